@@ -1,0 +1,83 @@
+"""The token grid on which a chunked KV cache folds its entries, and the phase it gives each token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class WindowGrid:
+    """Windows of `width` tokens that start every `stride` tokens, moved back by `shift`.
+
+    Window j = 0, 1, … covers the tokens from j·stride − shift to j·stride − shift + width − 1, both
+    included; of a window that begins before token 0 only the real tokens count. Windows overlap when
+    width > stride.
+
+        phase(t)  = (t + shift) mod stride
+        closes(j) = j·stride − shift + width − 1        the index of the window's last token
+
+    Args:
+        width: tokens per window, at least 1.
+        stride: tokens from one window's start to the next, at least 1.
+        shift: tokens by which the grid is moved back; below `width`, so that window 0 is never empty.
+
+    Raises:
+        UsageError: for numbers outside these ranges.
+
+    Source: arXiv 2609.36322 for width, stride and phase.
+    Differs: `shift` may reach beyond the stride, so that DeepSeek-V4's CSA, whose window 0 has no left
+        half, is WindowGrid(width=8, stride=4, shift=4).
+    """
+
+    width: int
+    stride: int
+    shift: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("width", "stride", "shift"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise UsageError(f"grid {name} is {value!r}; give a whole number")
+        if self.width < 1 or self.stride < 1:
+            raise UsageError(
+                f"grid of width {self.width} and stride {self.stride}: both must be at least 1 token"
+            )
+        if not 0 <= self.shift < self.width:
+            raise UsageError(
+                f"grid shift {self.shift} is outside 0 to {self.width - 1}; it must be below the width"
+            )
+
+    @overload
+    def phase(self, position: int) -> int: ...
+    @overload
+    def phase(self, position: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]: ...
+    def phase(self, position: int | npt.NDArray[np.integer]) -> int | npt.NDArray[np.integer]:
+        """The phase of a token position (or an array of them): 0 to stride − 1."""
+        return (position + self.shift) % self.stride
+
+    def start(self, window: int) -> int:
+        """The index of the window's first token; negative where it begins before the sequence."""
+        return window * self.stride - self.shift
+
+    def closes(self, window: int) -> int:
+        """The index of the window's last token: the entry is visible to queries from here on."""
+        return self.start(window) + self.width - 1
+
+    def closed(self, tokens: int) -> int:
+        """How many windows are complete once `tokens` tokens have been read."""
+        return max(0, (tokens - self.width + self.shift) // self.stride + 1)
+
+    def windows_of(self, position: int) -> range:
+        """The windows that a token is folded into: one or more, or none when width < stride."""
+        reach = position + self.shift
+        first = max(0, -(-(reach - self.width + 1) // self.stride))
+        return range(first, reach // self.stride + 1)
+
+    def __str__(self) -> str:
+        return f"W{self.width}/S{self.stride}" + (f"+{self.shift}" if self.shift else "")

@@ -1,0 +1,241 @@
+"""Facts that pass between the parts: trials, replies, observations and findings, and their files.
+
+Positions are token indices into the ids that the model received. Phases are computed later, from a grid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from .errors import BrokenRecordError, UsageError
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One question about one source, as token ids.
+
+    Attributes:
+        prompt_ids: everything the model receives.
+        answer_ids: the right continuation.
+        candidate_ids: single tokens among which a restricted choice is scored; the first token of the
+            answer is one of them. Empty where the protocol has none.
+        source_position: index in `prompt_ids` of the source's first token.
+        block: trials of one block differ in nothing but position.
+        cluster: trials of one cluster share a context (and so its noise).
+        layout: which arrangement of padding this is within the cluster: the unit that is permuted.
+    """
+
+    prompt_ids: tuple[int, ...]
+    answer_ids: tuple[int, ...]
+    candidate_ids: tuple[int, ...]
+    source_position: int
+    block: str
+    cluster: str
+    layout: int
+
+    @property
+    def digest(self) -> str:
+        """A short hash of what is asked and what counts as right; it names the trial in a log."""
+        facts = (self.prompt_ids, self.answer_ids, self.candidate_ids)
+        content = hashlib.blake2b(digest_size=8)
+        for ids in facts:
+            content.update(np.asarray((len(ids), *ids), dtype="<i8").tobytes())
+        return content.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a backend said to one trial.
+
+    Attributes:
+        ids: the greedy continuation, as many tokens as the answer has.
+        answer_logprob: natural log-probability of the right answer, summed over its tokens.
+        candidate_logprobs: natural log-probability of each candidate, in the trial's order.
+        prompt_tokens: how many prompt tokens the model says it read.
+    """
+
+    ids: tuple[int, ...]
+    prompt_tokens: int
+    answer_logprob: float | None = None
+    candidate_logprobs: tuple[float, ...] | None = None
+
+
+class Record(BaseModel):
+    """A frozen record that refuses fields it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Observation(Record):
+    """One answered trial. Facts only: phase is computed later, from a WindowGrid.
+
+    Attributes:
+        v: version of this schema.
+        arm: name of the arm (backend under protocol) that it belongs to.
+        trial: digest of the trial.
+        cluster, block, layout: as in `Trial`.
+        source_position: index of the source's first token among the tokens that the model received.
+        query_position: index of the last prompt token.
+        prompt_tokens: tokens in the prompt.
+        answer: first token of the model's continuation.
+        score: 1 for a right answer, 0 for a wrong one (over the whole vocabulary).
+        candidate_score: the same when only the candidates may be chosen.
+        logprob: natural log-probability of the right answer.
+    """
+
+    v: Literal[1] = SCHEMA
+    arm: str
+    trial: str
+    cluster: str
+    block: str
+    layout: int = Field(ge=0)
+    source_position: int = Field(ge=0)
+    query_position: int = Field(ge=0)
+    prompt_tokens: int = Field(ge=1)
+    answer: int
+    score: float = Field(ge=0, le=1)
+    candidate_score: float | None = Field(default=None, ge=0, le=1)
+    logprob: float | None = None
+
+
+class Finding(Record):
+    """One estimate: a value with interval, p, method, and the blocks and clusters it rests on.
+
+    Attributes:
+        arm: the arm it speaks of.
+        name: `mean_accuracy`, `phase_sd`, `split_half_gap`, `period`, …
+        value: the estimate, in the outcome's units (accuracies and gaps are fractions); null for none.
+        low, high: a 95 % interval.
+        p_value: probability of so much under no phase effect, where the finding is a test.
+        method: how it was computed, in words.
+        outcome: `accuracy`, `candidate_accuracy` or `logprob`.
+        coordinate: which position was folded, `source` or `query`.
+        stride: the modulus of the fold.
+        residue: the one residue or phase that the value speaks of.
+        expected: for a period, the stride of the model's own grid; null for a model without one.
+        detail: further numbers of the same computation.
+    """
+
+    arm: str
+    name: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+    method: str
+    n_blocks: int
+    n_clusters: int
+    outcome: Literal["accuracy", "candidate_accuracy", "logprob"] = "accuracy"
+    coordinate: Literal["source", "query"] = "source"
+    stride: int | None = None
+    residue: int | None = None
+    expected: int | None = None
+    detail: dict[str, Any] = {}
+
+
+def read_observations(path: Path) -> Iterator[Observation]:
+    """Read a log line by line.
+
+    A last line without its newline is what a kill leaves behind; it is passed over.
+
+    Raises:
+        UsageError: if there is no such file.
+        BrokenRecordError: for any other line that is not an observation, named by its number.
+    """
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; give a run folder that `measure` wrote") from None
+    with file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                yield Observation.model_validate_json(line)
+            except ValidationError as error:
+                problem = error.errors()[0]
+                where = ".".join(str(part) for part in problem["loc"]) or "the line"
+                raise BrokenRecordError(
+                    f"{path}, line {number}: {where}: {problem['msg']}; restore the line or cut the file there"
+                ) from None
+
+
+class ObservationLog:
+    """An append-only JSONL file of observations, written one planned batch at a time.
+
+    `resume` keeps the whole batches of an interrupted run and cuts what a kill left half written, so
+    that the finished file has the same bytes as one that was never interrupted.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def resume(self, batch_sizes: Sequence[int]) -> list[Observation]:
+        """Cut the file back to whole batches of the plan and return the observations that stay.
+
+        Args:
+            batch_sizes: planned number of observations per batch, in plan order.
+
+        Raises:
+            BrokenRecordError: if a line before the last is broken, or there are more lines than planned.
+        """
+        if not self.path.exists():
+            return []
+        kept = list(read_observations(self.path))
+        ends = np.cumsum([0, *batch_sizes])
+        if len(kept) > ends[-1]:
+            raise BrokenRecordError(
+                f"{self.path} has {len(kept)} observations, the plan {ends[-1]}; use another run folder"
+            )
+        whole = int(ends[np.searchsorted(ends, len(kept), side="right") - 1])
+        with self.path.open("rb+") as file:
+            for _ in range(whole):
+                file.readline()
+            file.truncate(file.tell())
+        return kept[:whole]
+
+    def append(self, batch: Iterable[Observation]) -> None:
+        """Write one batch and force it to disk."""
+        lines = "".join(observation.model_dump_json() + "\n" for observation in batch)
+        with self.path.open("ab") as file:
+            file.write(lines.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Write a whole file so that a reader, or a kill, never meets half of it."""
+    data = content.encode() if isinstance(content, str) else content
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    with part.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def dump_json(value: Any) -> str:
+    """JSON with sorted keys and a final newline: the same value gives the same bytes."""
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file; a missing or broken one is one clear line."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise BrokenRecordError(f"{path} is not JSON: {error}") from None
