@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -75,6 +75,20 @@ class Record(BaseModel):
     """A frozen record that refuses fields it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @classmethod
+    def checked(cls, **values: Any) -> Self:
+        """Build a record from what a user gave.
+
+        Raises:
+            UsageError: in one line, naming the field, the value and what is wrong with it.
+        """
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            where = ".".join(map(str, problem["loc"])) or cls.__name__
+            raise UsageError(f"{where} is {problem['input']!r}: {problem['msg']}") from None
 
 
 class Observation(Record):

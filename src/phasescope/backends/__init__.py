@@ -1,0 +1,4 @@
+"""Backends: whoever answers trials. The one that runs models is loaded by name, as it needs torch."""
+
+from .base import Backend as Backend
+from .planted import Planted as Planted

@@ -1,0 +1,34 @@
+"""`phasescope demo`: the shipped models, measured and reported in a few minutes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..report import build_report, summary
+from .extras import need
+from .progress import bar
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="The run folder; the same command resumes what it finds there.")] = Path(
+        "runs/demo"
+    ),
+    seed: Annotated[int, typer.Option(help="Seed of every draw.")] = 0,
+    threads: Annotated[int, typer.Option(help="CPU threads; part of the run, as sums depend on it.")] = 2,
+) -> None:
+    """Measure the shipped models, write a report, and name it."""
+    need("torch").set_num_threads(threads)
+    experiments = need("phasescope.experiments")
+    with bar() as progress:
+        task = progress.add_task("trials", total=None, note="")
+        experiments.demo(
+            out, seed=seed, report=lambda done, total: progress.update(task, completed=done, total=total)
+        )
+        task = progress.add_task("analysing", total=None, note="")
+        page = build_report([out])
+        progress.update(task, completed=1, total=1)
+    print(summary(page.parent))
+    print(f"report: {page.resolve()}")

@@ -1,0 +1,28 @@
+"""Import what an extra brings, or say in one line which extra is missing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+from ..errors import MissingExtraError
+
+EXTRAS = {"torch": "models", "transformers": "models", "accelerate": "models", "safetensors": "models"}
+
+
+def need(module: str) -> ModuleType:
+    """Import a module of phasescope that rests on an optional package.
+
+    Raises:
+        MissingExtraError: naming the extra to install.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        raise MissingExtraError(
+            f"this needs {package}, which the base install leaves out; "
+            f"install it with: pip install 'phasescope[{EXTRAS[package]}]'"
+        ) from None

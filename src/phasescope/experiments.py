@@ -1,0 +1,132 @@
+"""The experiments that the command line names: measure models, run the demo, write a checkpoint's card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import zoo
+from .backends.transformers import TransformersBackend
+from .catalog import PROTOCOLS
+from .errors import UsageError
+from .records import dump_json, read_json, write_atomic
+from .runner import Arm, read_run, run
+from .statistics import analyse
+
+Report = Callable[[int, int], None]
+DEMO_PROTOCOLS = ("prefix", "in_sequence")
+DEMO_SEED = 0
+
+
+def checkpoint(model: str) -> tuple[str, Path]:
+    """A model's name and folder, from a zoo name or a path.
+
+    Raises:
+        UsageError: if it is neither.
+    """
+    if model in zoo.names():
+        return model, zoo.folder(model)
+    folder = Path(model)
+    if not folder.is_dir():
+        raise UsageError(f"no model {model!r}: neither a folder nor one of the zoo: {', '.join(zoo.names())}")
+    return folder.resolve().name, folder
+
+
+def measure(
+    models: Sequence[str],
+    protocols: Sequence[str],
+    out: Path,
+    *,
+    seed: int,
+    report: Report = lambda done, total: None,
+    device: str = "cpu",
+    trust_remote_code: bool = False,
+    **sizes: Any,
+) -> None:
+    """Measure every model under every protocol, in one run folder; an interrupted run goes on.
+
+    Args:
+        models: zoo names or checkpoint folders; an uncompressed one among them is the control.
+        protocols: names of the protocol catalog.
+        out: the run folder.
+        seed: of every draw.
+        report: told the trials that are done, and all.
+        device: where the models run.
+        trust_remote_code: allow a checkpoint to run code of its own.
+        **sizes: settings of the protocols: pairs, contexts, questions, residues, margin.
+
+    Raises:
+        UsageError: for unknown names or settings that do not fit.
+    """
+    asked = {name: PROTOCOLS.load(name)(**sizes) for name in protocols}
+    arms = []
+    for name, folder in map(checkpoint, models):
+        backend = TransformersBackend.load(
+            folder, name=name, device=device, trust_remote_code=trust_remote_code
+        )
+        arms += [
+            Arm(name if len(asked) == 1 else f"{name}/{label}", backend, protocol)
+            for label, protocol in asked.items()
+        ]
+    run(arms, out, seed, report)
+
+
+def demo(out: Path, *, seed: int = DEMO_SEED, report: Report = lambda done, total: None) -> None:
+    """Measure every model that ships with the package under both paddings of key-value retrieval."""
+    measure(zoo.names(), DEMO_PROTOCOLS, out, seed=seed, report=report)
+
+
+def write_card(folder: Path, *, command: str, report: Report = lambda done, total: None) -> dict[str, Any]:
+    """Measure a trained checkpoint and write its card.json: how it was made, and what it recalls.
+
+    Args:
+        folder: a finished run of `phasescope train`.
+        command: the command that trains it.
+        report: told the trials that are done, and all.
+
+    Returns:
+        the card.
+    """
+    settings, state = read_json(folder / "training.json"), read_json(folder / "state" / "state.json")
+    card = {
+        "command": command,
+        "seed": settings["seed"],
+        "compression": settings["compression"],
+        "kv_heads": settings["kv_heads"],
+        "steps": state["step"],
+        "tokens": state["tokens"],
+        "minutes": round(state["seconds"] / 60, 1),
+        "loss": round(state["loss"], 4),
+        "accuracy": round(state["accuracy"], 4),
+        "pairs": state["pairs"],
+        "vocabulary": settings["task"]["vocabulary"],
+    }
+    write_atomic(folder / "card.json", dump_json(card))
+    measure([str(folder)], ["prefix"], folder / "phase", seed=DEMO_SEED, report=report, pairs=card["pairs"])
+    (observations,) = read_run(folder / "phase").observations.values()
+    plan = card["compression"]
+    findings = analyse(
+        observations,
+        stride=plan and plan["stride"],
+        fold=plan["stride"] if plan else 24,
+        rng=np.random.default_rng(DEMO_SEED),
+    )
+    spoken = {finding.name: finding for finding in findings if finding.outcome == "accuracy"}
+    sd, mean, period = spoken["phase_sd"], spoken["mean_accuracy"], spoken["period"]
+    card["phase"] = {
+        "protocol": "prefix",
+        "pairs": card["pairs"],
+        "contexts": mean.n_clusters,
+        "mean_accuracy": mean.value,
+        "phase_sd": sd.value,
+        "low": sd.low,
+        "high": sd.high,
+        "folded_by": sd.stride,
+        "period": period.value,
+        "phases": [f.value for f in findings if f.name == "phase_rate" and f.outcome == "accuracy"],
+    }
+    write_atomic(folder / "card.json", dump_json(card))
+    return card

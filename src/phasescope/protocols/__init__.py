@@ -1,0 +1,8 @@
+"""Protocols: what is asked, at which positions, and how an answer is scored."""
+
+from .base import Batch as Batch
+from .base import Plan as Plan
+from .base import Protocol as Protocol
+from .kv_retrieval import InSequencePadding as InSequencePadding
+from .kv_retrieval import PrefixPadding as PrefixPadding
+from .kv_retrieval import QueryPadding as QueryPadding

@@ -1,0 +1,93 @@
+"""What every protocol is: frozen settings that yield batches of trials and score the replies."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from ..records import Observation, Reply, Trial
+from ..synthetic import RetrievalVocabulary
+
+Batch = tuple[Trial, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a protocol will ask for, known before the first token is spent.
+
+    Attributes:
+        trials: questions over all contexts and layouts.
+        prompt_tokens: prompt tokens of all trials together, as one prompt per trial would read them.
+        prefix_tokens: the same when the questions of one layout share its context, read once.
+    """
+
+    trials: int
+    prompt_tokens: int
+    prefix_tokens: int
+
+
+@dataclass(frozen=True)
+class Protocol(ABC):
+    """Settings that yield the same batches of trials for the same generator, and score replies.
+
+    A batch is one cluster: one context in all its layouts with all its questions.
+
+    Attributes:
+        name: its name in the protocol catalog.
+        moves: the coordinate that the layouts move, and that the analysis therefore folds.
+    """
+
+    name: ClassVar[str]
+    moves: ClassVar[Literal["source", "query"]]
+
+    @abstractmethod
+    def batch_sizes(self) -> list[int]:
+        """Trials per batch, in order."""
+
+    @abstractmethod
+    def batches(self, vocabulary: RetrievalVocabulary, rng: np.random.Generator) -> Iterator[Batch]:
+        """The trials, cluster by cluster.
+
+        Raises:
+            UsageError: if the vocabulary is too small for these settings.
+        """
+
+    @abstractmethod
+    def plan(self) -> Plan:
+        """What the batches will cost, without drawing them."""
+
+    def observe(self, trial: Trial, reply: Reply, arm: str) -> Observation:
+        """Score a reply: exact match over the whole vocabulary, and among the candidates alone.
+
+        Among the candidates the right one must beat every other; a tie is not a right answer.
+        """
+        return Observation(
+            arm=arm,
+            trial=trial.digest,
+            cluster=trial.cluster,
+            block=trial.block,
+            layout=trial.layout,
+            source_position=trial.source_position,
+            query_position=len(trial.prompt_ids) - 1,
+            prompt_tokens=reply.prompt_tokens,
+            answer=reply.ids[0],
+            score=float(reply.ids == trial.answer_ids),
+            candidate_score=_candidate_score(trial, reply),
+            logprob=reply.answer_logprob,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Name, moved coordinate, settings and plan, for the run's description."""
+        return {"name": self.name, "moves": self.moves, "settings": asdict(self), "plan": asdict(self.plan())}
+
+
+def _candidate_score(trial: Trial, reply: Reply) -> float | None:
+    if reply.candidate_logprobs is None or not trial.candidate_ids:
+        return None
+    right = trial.candidate_ids.index(trial.answer_ids[0])
+    logprob = reply.candidate_logprobs
+    return float(logprob[right] > max((*logprob[:right], *logprob[right + 1 :]), default=-np.inf))

@@ -1,0 +1,132 @@
+"""SVG by hand: elements that escape what they are given, and a plot frame with a percent axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+Point = tuple[float, float]
+
+
+def _value(value: object) -> str:
+    """A number with at most two decimals, so that the same drawing has the same bytes; else text."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+def element(name: str, *children: str, **attributes: object) -> Markup:
+    """One SVG element; every attribute and every child that is not markup already is escaped.
+
+    `class_` becomes `class`, and underscores in other names become hyphens.
+    """
+    pairs = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_value(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    inside = "".join(str(escape(child)) for child in children)
+    return Markup(f"<{name}{pairs}>{inside}</{name}>")
+
+
+def text(x: float, y: float, words: str, class_: str = "label", anchor: str = "middle") -> Markup:
+    """A line of text; `anchor` is start, middle or end."""
+    return element("text", words, x=x, y=y, class_=class_, text_anchor=anchor)
+
+
+def line(start: Point, end: Point, class_: str) -> Markup:
+    """A straight line."""
+    return element("line", x1=start[0], y1=start[1], x2=end[0], y2=end[1], class_=class_)
+
+
+def dot(at: Point, radius: float, class_: str) -> Markup:
+    """A filled circle."""
+    return element("circle", cx=at[0], cy=at[1], r=radius, class_=class_)
+
+
+def box(left: float, top: float, right: float, bottom: float, class_: str) -> Markup:
+    """A filled rectangle between two corners."""
+    return element("rect", x=left, y=top, width=right - left, height=bottom - top, class_=class_)
+
+
+def path(points: Iterable[Point], class_: str, closed: bool = False) -> Markup:
+    """A line through points; closed, it is an area."""
+    steps = "L".join(f"{_value(float(x))} {_value(float(y))}" for x, y in points)
+    return element("path", d=f"M{steps}{'Z' if closed else ''}", class_=class_)
+
+
+def drawing(key: str, title: str, description: str, size: tuple[float, float], *parts: str) -> Markup:
+    """The svg element, named and described for readers who do not see it.
+
+    Args:
+        key: an identifier that is unique in the page.
+        title: what the figure is.
+        description: what it shows, in words with numbers.
+        size: width and height of the view box.
+        parts: the drawing.
+    """
+    named = element("title", title, id=f"{key}-title") + element("desc", description, id=f"{key}-desc")
+    return element(
+        "svg",
+        named,
+        *parts,
+        viewBox=f"0 0 {_value(float(size[0]))} {_value(float(size[1]))}",
+        role="img",
+        aria_labelledby=f"{key}-title {key}-desc",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A plot area whose horizontal axis counts `columns` phases and whose vertical axis is 0 to 100 %.
+
+    Attributes:
+        columns: how many phases or residues stand side by side.
+        label: what the horizontal axis counts.
+        width, height: size of the view box.
+    """
+
+    columns: int
+    label: str
+    width: float = 460.0
+    height: float = 270.0
+    left: float = 54.0
+    right: float = 14.0
+    top: float = 22.0
+    bottom: float = 46.0
+
+    @property
+    def step(self) -> float:
+        """Width of one column."""
+        return (self.width - self.left - self.right) / self.columns
+
+    def x(self, column: float) -> float:
+        """The middle of a column."""
+        return self.left + (column + 0.5) * self.step
+
+    def y(self, share: float) -> float:
+        """The height of a share from 0 to 1; what lies outside is drawn at the edge."""
+        floor = self.height - self.bottom
+        return floor - min(max(share, 0.0), 1.0) * (floor - self.top)
+
+    def points(self, shares: Sequence[float]) -> list[Point]:
+        """One point per column."""
+        return [(self.x(column), self.y(share)) for column, share in enumerate(shares)]
+
+    def axes(self) -> Markup:
+        """Grid lines at each quarter, their percent labels, and the columns' numbers."""
+        parts = []
+        for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+            height = self.y(share)
+            parts.append(
+                line((self.left, height), (self.width - self.right, height), "grid" if share else "axis")
+            )
+            parts.append(text(self.left - 7, height + 4.5, f"{100 * share:.0f} %", "tick", "end"))
+        every = 1
+        while self.columns > 12 * every:
+            every *= 2
+        for column in range(0, self.columns, every):
+            parts.append(text(self.x(column), self.height - self.bottom + 18, str(column), "tick"))
+        middle = (self.left + self.width - self.right) / 2
+        parts.append(text(middle, self.height - 7, self.label, "axis-name"))
+        return Markup("").join(parts)

@@ -1,0 +1,296 @@
+"""The report's four figures, drawn from findings as inline SVG, each with its numbers as a table.
+
+Colours and strokes are classes, so that the page decides them for light and dark; nothing is told by
+colour alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from markupsafe import Markup
+
+from ..records import Finding
+from .canvas import Frame, Point, box, dot, drawing, element, line, path, text
+from .verdict import State, interval_words, percent, plain
+
+LABEL = 24  # characters of an arm's name that fit beside a curve
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A drawing, its caption, and the same numbers as a table."""
+
+    svg: Markup
+    title: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Rates by phase with their intervals, in order of phase.
+
+    Attributes:
+        name: whose curve it is.
+        kind: `arm` or `control`, as which it is drawn.
+        rates: one finding per phase, `residue` 0 to n − 1.
+    """
+
+    name: str
+    kind: Literal["arm", "control"]
+    rates: Sequence[Finding]
+
+    @property
+    def values(self) -> list[float]:
+        """The rate of every phase."""
+        return [f.value or 0.0 for f in self.rates]
+
+    @property
+    def lows(self) -> list[float]:
+        """Lower ends; the rate itself where there is no interval."""
+        return [value if f.low is None else f.low for f, value in zip(self.rates, self.values, strict=True)]
+
+    @property
+    def highs(self) -> list[float]:
+        """Upper ends; the rate itself where there is no interval."""
+        return [value if f.high is None else f.high for f, value in zip(self.rates, self.values, strict=True)]
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Rate, lower and upper end of every phase, as text."""
+        ends = zip(self.values, self.lows, self.highs, strict=True)
+        return [tuple(percent(end) for end in three) for three in ends]
+
+
+def _line(frame: Frame, curve: Curve) -> list[Markup]:
+    """A curve on its band, with a dot per phase while there is room for dots."""
+    upper, lower, middle = (frame.points(ends) for ends in (curve.highs, curve.lows, curve.values))
+    band = path([*upper, *reversed(lower)], f"band {curve.kind}", closed=True)
+    dots = [dot(at, 3.4, f"dot {curve.kind}") for at in middle] if frame.columns <= 32 else []
+    return [band, path(middle, f"curve {curve.kind}"), *dots]
+
+
+def _names(frame: Frame, curves: Sequence[Curve]) -> list[Markup]:
+    """Each curve's name beside it, where it is farthest from every band and from the names before it."""
+    column_C = np.arange(frame.columns)
+    lower_C, upper_C = (
+        [np.array([frame.y(end) for end in ends]) for ends in sides]
+        for sides in ([c.lows for c in curves], [c.highs for c in curves])
+    )
+    placed: list[tuple[Point, float]] = []
+    labels = []
+    for index, curve in enumerate(curves):
+        words = plain(curve.name, LABEL)
+        half = min(4.8 * len(words), (frame.width - frame.left - frame.right) / 2)
+
+        def room(spot: Point, half: float = half) -> float:
+            """Least distance to a band or a name; negative where they touch or the plot ends."""
+            x, y = spot
+            along = (np.linspace(x - half, x + half, 15) - frame.left) / frame.step - 0.5
+            gaps = [
+                np.maximum(
+                    np.interp(along, column_C, upper) - y - 3, y - 11 - np.interp(along, column_C, lower)
+                ).min()
+                for upper, lower in zip(upper_C, lower_C, strict=True)
+            ]
+            gaps += [abs(y - there[1]) - 15 for there, wide in placed if abs(x - there[0]) < half + wide]
+            gaps += [y - 11 - frame.top, frame.height - frame.bottom - 4 - y]
+            return float(min(*gaps, 6.0))
+
+        spots = [
+            (min(max(frame.x(column), frame.left + half), frame.width - frame.right - half), y)
+            for column in range(frame.columns)
+            for away in (8, 14, 22, 34)
+            for y in (float(upper_C[index][column]) - away, float(lower_C[index][column]) + away + 9)
+        ]
+        spot = max(spots, key=room)
+        placed.append((spot, half))
+        labels.append(text(*spot, words, f"name {curve.kind}"))
+    return labels
+
+
+def phase_curve(key: str, own: Curve, control: Curve | None, coordinate: str) -> Figure:
+    """Accuracy by phase with 95 % bands, over the control folded at the same stride."""
+    stride = len(own.rates)
+    frame = Frame(stride, f"phase of the {coordinate} (position mod {stride})")
+    curves = [own] if control is None else [own, control]
+    parts = [
+        frame.axes(),
+        *(part for curve in reversed(curves) for part in _line(frame, curve)),
+        *_names(frame, curves),
+    ]
+    low, high = int(np.argmin(own.values)), int(np.argmax(own.values))
+    caption = (
+        f"Lowest at phase {low} ({percent(own.values[low])}), highest at phase {high} "
+        f"({percent(own.values[high])}). Bands: 95 % intervals over contexts."
+    )
+    if control is not None:
+        caption += f" Dashed: the control, folded by the same {stride}."
+    columns: tuple[str, ...] = ("Phase", "Accuracy", "Low", "High")
+    rows = [(str(phase), *row) for phase, row in enumerate(own.rows())]
+    if control is not None:
+        columns = (*columns, "Control", "Low", "High")
+        rows = [(*row, *more) for row, more in zip(rows, control.rows(), strict=True)]
+    svg = drawing(key, f"Accuracy by phase: {plain(own.name)}", caption, (frame.width, frame.height), *parts)
+    return Figure(svg, "Accuracy by phase", caption, columns, rows)
+
+
+def residue_bars(key: str, curve: Curve, period: int | None, coordinate: str) -> Figure:
+    """Accuracy by residue, with the period that was found drawn as bands behind it.
+
+    A period that does not divide the number of residues cannot repeat within it; it is then named in
+    the caption and not drawn.
+    """
+    residues = len(curve.rates)
+    frame = Frame(residues, f"position of the {coordinate} mod {residues}")
+    repeats = period is not None and residues % period == 0
+    parts = _period_bands(frame, period) if repeats and period else []
+    parts.append(frame.axes())
+    weakest = _weakest_phase(curve.values, period) if repeats and period else None
+    for residue, (value, low, high) in enumerate(zip(curve.values, curve.lows, curve.highs, strict=True)):
+        x, half = frame.x(residue), 0.34 * frame.step
+        weak = weakest is not None and period is not None and residue % period == weakest
+        parts.append(
+            box(x - half, frame.y(value), x + half, frame.y(0), f"bar {'weak' if weak else curve.kind}")
+        )
+        parts.append(line((x, frame.y(low)), (x, frame.y(high)), "whisker"))
+    if weakest is not None:
+        caption = f"Period {period}, found from the data; the outlined bars are its weakest phase, {weakest}."
+    elif period is not None:
+        caption = f"Period {period} was found; it does not divide {residues}, so it cannot repeat here."
+    else:
+        caption = "No period was found."
+    title = f"Accuracy by residue mod {residues}: {plain(curve.name)}"
+    rows = [(str(residue), *row) for residue, row in enumerate(curve.rows())]
+    svg = drawing(key, title, caption, (frame.width, frame.height), *parts)
+    return Figure(
+        svg, f"Accuracy by residue mod {residues}", caption, ("Residue", "Accuracy", "Low", "High"), rows
+    )
+
+
+def _weakest_phase(values: Sequence[float], period: int) -> int:
+    return int(np.argmin(np.reshape(np.asarray(values), (-1, period)).mean(axis=0)))
+
+
+def _period_bands(frame: Frame, period: int) -> list[Markup]:
+    """Every second repeat shaded, and the first one measured off above."""
+    edges = [frame.x(start - 0.5) for start in range(0, frame.columns + 1, period)]
+    floor = frame.height - frame.bottom
+    shaded = [box(left, frame.top, right, floor, "repeat") for left, right in list(pairwise(edges))[1::2]]
+    left, right, above = edges[0], edges[1], frame.top - 6
+    bracket = path(
+        [(left + 1, above + 4), (left + 1, above), (right - 1, above), (right - 1, above + 4)], "bracket"
+    )
+    return [*shaded, bracket, text(right + 5, above + 4, f"period {period}", "name note", "start")]
+
+
+def context_dots(
+    key: str, name: str, kind: Literal["arm", "control"], shares: npt.NDArray[np.float64], coordinate: str
+) -> Figure:
+    """How the contexts spread at each phase: one dot per context, their middle half, their median.
+
+    Args:
+        key: an identifier that is unique in the page.
+        name: whose contexts they are.
+        kind: as what they are drawn.
+        shares: accuracy of shape [contexts, phases].
+        coordinate: the folded position, source or query.
+    """
+    contexts, stride = shares.shape
+    frame = Frame(stride, f"phase of the {coordinate} (position mod {stride})")
+    quartiles = np.quantile(shares, (0, 0.25, 0.5, 0.75, 1), axis=0)
+    parts = [frame.axes()]
+    half = min(0.36 * frame.step, 22.0)
+    for phase in range(stride):
+        x = frame.x(phase)
+        parts.append(
+            box(
+                x - half, frame.y(quartiles[3, phase]), x + half, frame.y(quartiles[1, phase]), f"half {kind}"
+            )
+        )
+        parts += [
+            dot((x + half * offset, frame.y(share)), 2.3 if stride <= 16 else 1.4, f"dot context {kind}")
+            for offset, share in zip(_spread(contexts), shares[:, phase], strict=True)
+        ]
+        middle = frame.y(quartiles[2, phase])
+        parts.append(line((x - half, middle), (x + half, middle), "median"))
+    widest = 100 * float((quartiles[3] - quartiles[1]).max())
+    caption = (
+        f"{contexts} contexts, one dot each; boxes hold the middle half (at most {widest:.0f} points wide), "
+        "lines are medians. A phase effect moves the boxes; chance in single contexts only widens them."
+    )
+    title = f"Accuracy of each context by phase: {plain(name)}"
+    rows = [(str(phase), *(percent(q) for q in quartiles[:, phase])) for phase in range(stride)]
+    columns = ("Phase", "Lowest", "Quarter", "Median", "Three quarters", "Highest")
+    svg = drawing(key, title, caption, (frame.width, frame.height), *parts)
+    return Figure(svg, "Every context by phase", caption, columns, rows)
+
+
+def _spread(count: int) -> list[float]:
+    """Offsets from −0.8 to 0.8 that spread neighbours apart without chance: the golden-ratio sequence."""
+    return [((index * 0.6180339887) % 1 - 0.5) * 1.6 for index in range(count)]
+
+
+SCALES = {0.05: 0.01, 0.1: 0.02, 0.2: 0.05, 0.3: 0.1, 0.5: 0.1, 1.0: 0.2}
+"""Ends of the forest's axis and the steps between its ticks."""
+
+
+def spread_forest(key: str, arms: Sequence[tuple[str, bool, State, Finding]]) -> Figure:
+    """Phase SD of every arm with its 95 % interval, from zero.
+
+    Args:
+        key: an identifier that is unique in the page.
+        arms: name, whether it is a control, what was judged, and the `phase_sd` finding.
+    """
+    width, row, top = 460.0, 44.0, 20.0
+    left, right = 8.0, width - 142.0
+    reach = max(f.high or f.value or 0.0 for *_, f in arms)
+    most = next((end for end in SCALES if end >= reach), 1.0)
+    floor = top + row * len(arms)
+
+    def x(share: float) -> float:
+        return left + min(max(share, 0.0), most) / most * (right - left)
+
+    parts = []
+    for tick in np.arange(0, most + 1e-9, SCALES[most]):
+        parts.append(line((x(tick), top - 8), (x(tick), floor), "grid" if tick else "axis"))
+        parts.append(text(x(tick), floor + 17, f"{100 * tick:.0f}", "tick"))
+    parts.append(text((left + right) / 2, floor + 38, "phase SD, points of accuracy", "axis-name"))
+    for index, (arm, control, state, finding) in enumerate(arms):
+        y, kind = top + row * index + 26, "control" if control else "arm"
+        parts.append(text(left + 8, y - 16, plain(arm, 36), "row", "start"))
+        if finding.low is not None and finding.high is not None:
+            ends = x(finding.low), x(finding.high)
+            parts.append(line((ends[0], y), (ends[1], y), f"interval {kind}"))
+            parts += [line((end, y - 8), (end, y + 8), f"interval {kind}") for end in ends]
+        if finding.value is not None:
+            parts.append(_marker((x(finding.value), y), state, kind))
+        parts.append(text(width, y + 4.5, interval_words(finding, unit=""), "number", "end"))
+    caption = (
+        "How much accuracy varies with phase, sampling noise removed; 95 % intervals over contexts. Filled: "
+        "phase-sensitive; hollow: flat; half filled: undecided. Grey: control."
+    )
+    rows = [
+        (plain(a), "control" if control else "tested", state, interval_words(f))
+        for a, control, state, f in arms
+    ]
+    svg = drawing(key, "Phase SD of every arm", caption, (width, floor + 46), *parts)
+    return Figure(svg, "Phase SD of every arm", caption, ("Arm", "Role", "Verdict", "Phase SD"), rows)
+
+
+def _marker(at: Point, state: State, kind: str) -> Markup:
+    """A dot whose filling, not its colour, tells the state."""
+    ring = dot(at, 5.5, f"ring {kind}{' full' if state == 'sensitive' else ''}")
+    if state != "undecided":
+        return ring
+    x, y = at
+    half = element(
+        "path", d=f"M{x:.2f} {y - 5.5:.2f}A5.5 5.5 0 0 0 {x:.2f} {y + 5.5:.2f}Z", class_=f"ring {kind} full"
+    )
+    return ring + half

@@ -1,0 +1,44 @@
+"""What a terminal prints of a report: its verdict and a line per arm, controls first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ..errors import BrokenRecordError
+from ..records import Finding, read_json
+from .verdict import COLUMNS, rows, verdict
+
+
+def read_findings(path: Path) -> list[Finding]:
+    """Read a findings.json.
+
+    Raises:
+        UsageError: if there is no such file.
+        BrokenRecordError: if it is not what `report` writes.
+    """
+    content = read_json(path)
+    try:
+        return [Finding.model_validate(record) for record in content["findings"]]
+    except (ValidationError, KeyError, TypeError) as error:
+        raise BrokenRecordError(
+            f"{path} holds no findings ({type(error).__name__}); run `report` again"
+        ) from None
+
+
+def summary(folder: Path) -> str:
+    """The verdict and a table of the arms as plain text, from the folder's findings.json."""
+    findings = read_findings(folder / "findings.json")
+    lines = [COLUMNS, *(astuple(row) for row in rows(findings))]
+    return f"{_table(lines)}\n\n{verdict(findings)}".replace("\N{NO-BREAK SPACE}", " ")
+
+
+def _table(lines: Sequence[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )

@@ -1,0 +1,182 @@
+"""Where protocol meets backend: a run folder that can be interrupted at any moment and resumed."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .backends import Backend
+from .errors import UsageError
+from .protocols import Batch, Protocol
+from .records import (
+    SCHEMA,
+    Observation,
+    ObservationLog,
+    dump_json,
+    read_json,
+    read_observations,
+    write_atomic,
+)
+
+Report = Callable[[int, int], None]
+"""Called with the trials that are done and the trials in all, after every batch."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One backend under one protocol, by a name that is unique in its run."""
+
+    name: str
+    backend: Backend
+    protocol: Protocol
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run folder holds.
+
+    Attributes:
+        description: the content of run.json.
+        observations: per arm, in the order of the description, what has been observed so far.
+    """
+
+    description: dict[str, Any]
+    observations: dict[str, list[Observation]]
+
+
+def run(arms: Sequence[Arm], out: Path, seed: int, report: Report = lambda done, total: None) -> None:
+    """Ask every arm its trials and log the observations; an interrupted run goes on where it stopped.
+
+    The folder holds run.json (what is run: written first, and compared on resume), observations.jsonl
+    (batch by batch, arms outermost) and timings.jsonl (what a batch cost; the only file that differs
+    between two runs of the same thing). Arms with equal protocols see the same trials.
+
+    Args:
+        arms: at least one, with different names.
+        out: the run folder; created if missing.
+        seed: of every draw of the protocols.
+        report: told how far the run is.
+
+    Raises:
+        UsageError: if the arms are not usable together, or the folder holds another run.
+    """
+    names = [arm.name for arm in arms]
+    if not names or len(set(names)) < len(names):
+        raise UsageError(f"arms are named {names}; give at least one, and each a name of its own")
+    _describe(arms, out, seed)
+    log = ObservationLog(out / "observations.jsonl")
+    sizes = [size for arm in arms for size in arm.protocol.batch_sizes()]
+    kept = log.resume(sizes)
+    done, total = 0, sum(sizes)
+    report(0, total)
+    for arm, batch in _batches(arms, seed):
+        known = kept[done : done + len(batch)]
+        if known:
+            _check(known, arm, batch, log.path)
+        else:
+            started, tokens = time.perf_counter(), arm.backend.tokens
+            replies = arm.backend.answer(batch)
+            log.append(
+                arm.protocol.observe(trial, reply, arm.name)
+                for trial, reply in zip(batch, replies, strict=True)
+            )
+            cost = {"seconds": time.perf_counter() - started, "tokens": arm.backend.tokens - tokens}
+            _log_timing(out, {"arm": arm.name, "cluster": batch[0].cluster, "trials": len(batch), **cost})
+        done += len(batch)
+        report(done, total)
+
+
+def read_run(folder: Path) -> Run:
+    """Read a run folder, finished or not.
+
+    Raises:
+        UsageError: if the folder holds no run, or an observation belongs to none of its arms.
+        BrokenRecordError: if a file is damaged.
+    """
+    description = read_json(folder / "run.json")
+    observations: dict[str, list[Observation]] = {arm["name"]: [] for arm in description["arms"]}
+    for observation in read_observations(folder / "observations.jsonl"):
+        if observation.arm not in observations:
+            raise UsageError(
+                f"{folder}/observations.jsonl names arm {observation.arm!r}, run.json {sorted(observations)}"
+            )
+        observations[observation.arm].append(observation)
+    return Run(description, observations)
+
+
+def _describe(arms: Sequence[Arm], out: Path, seed: int) -> None:
+    """Write run.json, or compare with the one that is there."""
+    described = {
+        "schema": SCHEMA,
+        "seed": seed,
+        "versions": _versions(),
+        "arms": [
+            {"name": arm.name, "protocol": arm.protocol.describe(), "backend": arm.backend.describe()}
+            for arm in arms
+        ],
+    }
+    path = out / "run.json"
+    given = json.loads(dump_json(described))
+    if not path.exists():
+        if (out / "observations.jsonl").exists():
+            raise UsageError(f"{out} has observations without a run.json; use another run folder")
+        write_atomic(path, dump_json(described))
+        return
+    difference = next(_differences(read_json(path), given, ""), None)
+    if difference is not None:
+        key, there, here = difference
+        raise UsageError(
+            f"{path} has {key} = {there!r}, this run {here!r}; resume with the same, or use another folder"
+        )
+
+
+def _differences(there: Any, here: Any, key: str) -> Iterator[tuple[str, Any, Any]]:
+    """Where two JSON values differ: dotted key and both values, depth first."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        for name in sorted({*there, *here}):
+            yield from _differences(there.get(name), here.get(name), f"{key}.{name}".lstrip("."))
+    elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
+        for index, (old, new) in enumerate(zip(there, here, strict=True)):
+            yield from _differences(old, new, f"{key}[{index}]")
+    elif there != here:
+        yield key, there, here
+
+
+def _batches(arms: Sequence[Arm], seed: int) -> Iterator[tuple[Arm, Batch]]:
+    """Every batch of every arm; the draws depend on the seed and the protocol's name, not on the arm."""
+    for arm in arms:
+        rng = np.random.default_rng([seed, *arm.protocol.name.encode()])
+        for batch in arm.protocol.batches(arm.backend.vocabulary(), rng):
+            yield arm, batch
+
+
+def _check(known: Sequence[Observation], arm: Arm, batch: Batch, path: Path) -> None:
+    """Refuse to go on from observations of other trials."""
+    for observation, trial in zip(known, batch, strict=True):
+        there, here = (observation.arm, observation.trial), (arm.name, trial.digest)
+        if there != here:
+            raise UsageError(f"{path} holds trial {there}, the plan has {here}; use another run folder")
+
+
+def _log_timing(out: Path, timing: dict[str, Any]) -> None:
+    with (out / "timings.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(timing) + "\n")
+
+
+def _versions() -> dict[str, str | None]:
+    """What the numbers may depend on; null for what is not installed."""
+    versions: dict[str, str | None] = {"python": platform.python_version()}
+    for package in ("phasescope", "numpy", "torch", "transformers"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = None
+    return versions

@@ -1,0 +1,267 @@
+"""From the observations of one arm to its findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import UsageError
+from ..records import Finding, Observation
+from .fold import Fold, fold_table, identified_fold, mean_rate, phase_effects, phase_rates, within_blocks
+from .intervals import Rates, clustered_t, clustered_wilson, wilson
+from .paired import paired_test
+from .period import CANDIDATES, Period, find_period
+from .permutation import permutation_p, permuted_sums, quadratic_form
+from .phase_effect import LOWEST, WIDEST, Estimate, phase_sd, smallest_effect, split_half
+from .table import Coordinate, Outcome, Table, tabulate
+
+LEVEL = 0.05
+"""Of the tests whose power is told."""
+
+METHODS = {
+    "mean_accuracy": "share of right answers; Wilson's interval at the effective number of trials over "
+    "clusters (t on clusters − 1)",
+    "mean_logprob": "mean log-probability of the right answer; cluster t interval",
+    "phase_rate": "mean at one phase; Wilson's interval at the effective number of trials over clusters "
+    "(log-probabilities: cluster t interval)",
+    "residue_rate": "mean at one residue; Wilson's interval at the effective number of trials over clusters "
+    "(beside it, in the detail, plain Wilson, which takes trials as independent)",
+    "worst_residue": "residue picked on one half of the clusters and measured on the other, both ways, "
+    "averaged over 32 random halvings; parametric bootstrap interval",
+    "phase_sd": "SD over phases of the effects within blocks, less the variance that deleting one cluster at "
+    "a time shows; interval by inverting the test of their sum of squares",
+    "split_half_gap": "best and worst phase picked on one half of the clusters and measured on the other, "
+    "both ways, averaged over 32 random halvings; parametric bootstrap interval",
+    "raw_gap": "largest less smallest phase effect within blocks, which noise inflates; beside it the mean "
+    "and 95th percentile of the same when the layouts of whole clusters are permuted",
+    "phase_test": "sum of squares over phases, without block means and a smooth trend in position; p by "
+    "permuting the layouts of whole clusters",
+    "paired_test": "Cochran's Q over blocks; p by permuting the layouts of whole clusters (beside it, in the "
+    "detail, the chi-squared p, for independent blocks only)",
+    "period": "smallest p over candidate strides of the phase fold and of a single phase, without block means "
+    "and a cubic trend; its p by permuting the layouts of whole clusters; named is the smallest stride that "
+    "its multiples do not improve (p < 0.01)",
+    "smallest_detectable_effect": "phase SD that the phase test at 5 % would have found with 80 % power, "
+    "from the noise over clusters",
+}
+
+
+def analyse(
+    observations: Sequence[Observation],
+    *,
+    stride: int | None,
+    fold: int | None = None,
+    residues: int = 24,
+    candidates: Sequence[int] | None = None,
+    coordinate: Coordinate = "source",
+    rng: np.random.Generator,
+    draws: int = 2000,
+) -> list[Finding]:
+    """Everything that is found of one arm.
+
+    Args:
+        observations: of one arm.
+        stride: the model's own stride; None for a model without a grid, or with an unknown one.
+        fold: modulus at which phases are compared; by default the stride.
+        residues: modulus of the residue rates and the worst residue.
+        candidates: strides among which a period is looked for; the model's own is always added.
+        coordinate: the position that is folded, `source` or `query`.
+        rng: of permutations, halvings and resamples.
+        draws: permutations per test.
+
+    Returns:
+        findings of accuracy, then of the accuracy among candidates and of the log-probability where all
+        trials have them.
+
+    Raises:
+        UsageError: if the observations are of several arms, or nothing can be compared.
+    """
+    return findings_of(
+        tabulate(observations),
+        stride=stride,
+        fold=fold,
+        residues=residues,
+        candidates=candidates,
+        coordinate=coordinate,
+        rng=rng,
+        draws=draws,
+    )
+
+
+def findings_of(
+    table: Table,
+    *,
+    stride: int | None,
+    fold: int | None = None,
+    residues: int = 24,
+    candidates: Sequence[int] | None = None,
+    coordinate: Coordinate = "source",
+    rng: np.random.Generator,
+    draws: int = 2000,
+) -> list[Finding]:
+    """As `analyse`, of a table."""
+    modulus = fold or stride
+    if modulus is None or min(modulus, stride or 2, residues, *(candidates or ())) < 2:
+        raise UsageError(
+            f"stride {stride}, fold {fold}, residues {residues}, candidates {candidates}: "
+            "each is at least 2, and an arm without a stride needs a fold"
+        )
+    view = _View(table, coordinate, stride, identified_fold(table, coordinate, modulus), rng, draws)
+    strides = sorted({*(candidates or CANDIDATES), *([stride] if stride else [])})
+    findings = [*_core(view, "accuracy", strides), *_further(view), *_worst(view, "accuracy", residues)]
+    findings += [
+        *_rates(view, "phase_rate", "accuracy", modulus),
+        *_rates(view, "residue_rate", "accuracy", residues),
+    ]
+    if "candidate_accuracy" in table.outcomes:
+        findings += [_mean(view, "candidate_accuracy"), _spread(view, "candidate_accuracy")]
+        findings += _worst(view, "candidate_accuracy", residues)
+    if "logprob" in table.outcomes:
+        findings += [*_core(view, "logprob", strides), *_rates(view, "phase_rate", "logprob", modulus)]
+    return findings
+
+
+@dataclass(frozen=True)
+class _View:
+    """One table seen through one fold, and the draws to be spent on it."""
+
+    table: Table
+    coordinate: Coordinate
+    stride: int | None
+    design: Fold
+    rng: np.random.Generator
+    draws: int
+
+    def effects(self, outcome: Outcome) -> Rates:
+        """Phase effects within blocks at the fold."""
+        return phase_effects(self.table, outcome, self.design)
+
+    def finding(self, name: str, outcome: Outcome, estimate: Estimate, **fields: Any) -> Finding:
+        """A finding with what all of this table have in common."""
+        return Finding(
+            arm=self.table.arm,
+            name=name,
+            outcome=outcome,
+            value=estimate.value,
+            low=estimate.low,
+            high=estimate.high,
+            method=METHODS[name],
+            n_blocks=self.table.n_blocks,
+            n_clusters=self.table.n_clusters,
+            coordinate=self.coordinate,
+            **fields,
+        )
+
+    def at_fold(self, name: str, outcome: Outcome, estimate: Estimate, **fields: Any) -> Finding:
+        """A finding about the phases of the fold."""
+        return self.finding(name, outcome, estimate, stride=self.design.modulus, **fields)
+
+
+def _core(view: _View, outcome: Outcome, strides: Sequence[int]) -> Iterator[Finding]:
+    """What is found of every outcome: mean, phase SD, split-half and raw gap, phase test, period."""
+    effects = view.effects(outcome)
+    yield _mean(view, outcome)
+    yield _spread(view, outcome)
+    halves = split_half(effects, WIDEST, view.rng)
+    picked = {
+        str(phase): round(float(weight), 6)
+        for phase, weight in zip(view.design.phase_S, halves.weight_S, strict=True)
+        if weight
+    }
+    yield view.at_fold("split_half_gap", outcome, halves.estimate, detail={"picked": picked})
+    values_CLQ = within_blocks(view.table.outcomes[outcome], view.table, view.design.trend_NK)
+    sum_DS = permuted_sums(values_CLQ, view.design.column_NS, view.rng, view.draws)
+    gap_D = np.ptp(sum_DS @ view.design.inverse_SS, axis=1)
+    null = {"null_mean": float(gap_D[1:].mean()), "null_95": float(np.quantile(gap_D[1:], 0.95))}
+    yield view.at_fold("raw_gap", outcome, Estimate(float(gap_D[0])), detail=null)
+    p_value = permutation_p(quadratic_form(sum_DS, view.design.inverse_SS))
+    yield view.at_fold("phase_test", outcome, Estimate(None), p_value=p_value, detail={"draws": view.draws})
+    found = find_period(view.table, outcome, view.coordinate, strides, view.rng, view.draws)
+    yield _period(view, outcome, found, smallest_effect(effects, level=LEVEL / max(len(found.tested), 1)))
+
+
+def _period(view: _View, outcome: Outcome, found: Period, smallest: float | None) -> Finding:
+    """The period with what was searched, and the phase SD in points that would have been seen."""
+    in_points = smallest if smallest is None or outcome == "logprob" else 100 * smallest
+    detail = {
+        "tested": found.tested,
+        "not_testable": found.not_testable,
+        "candidate_p": {str(stride): p for stride, p in found.candidate_p.items()},
+        "share_explained": {str(stride): share for stride, share in found.share.items()},
+        "smallest_detectable_effect": in_points,
+        "draws": view.draws,
+    }
+    value = None if found.stride is None else float(found.stride)
+    return view.finding(
+        "period", outcome, Estimate(value), p_value=found.p_value, expected=view.stride, detail=detail
+    )
+
+
+def _further(view: _View) -> Iterator[Finding]:
+    """What is found of accuracy only: the paired test, and the smallest effect that would have been seen."""
+    plain = fold_table(view.table, view.coordinate, view.design.modulus, view.design.trend_NK[:, :0])
+    paired = paired_test(view.table, "accuracy", plain, view.rng, view.draws)
+    detail = {"test": paired.name, "statistic": paired.statistic, "df": paired.df, "p_chi2": paired.p_chi2}
+    yield view.at_fold("paired_test", "accuracy", Estimate(None), p_value=paired.p_value, detail=detail)
+    smallest = smallest_effect(view.effects("accuracy"), LEVEL)
+    phases = len(view.design.phase_S)
+    drop = None if smallest is None else float(smallest * phases / np.sqrt(phases - 1))
+    detail = {
+        "single_phase_drop": drop,
+        "power": 0.8,
+        "level": LEVEL,
+        "dropped_blocks": view.table.dropped_blocks,
+    }
+    yield view.at_fold("smallest_detectable_effect", "accuracy", Estimate(smallest), detail=detail)
+
+
+def _mean(view: _View, outcome: Outcome) -> Finding:
+    rate = mean_rate(view.table, outcome)
+    low, high = _interval(rate, outcome)
+    name = "mean_logprob" if outcome == "logprob" else "mean_accuracy"
+    detail = {"dropped_blocks": view.table.dropped_blocks}
+    return view.finding(name, outcome, Estimate(float(rate.rate_R[0]), low[0], high[0]), detail=detail)
+
+
+def _spread(view: _View, outcome: Outcome) -> Finding:
+    return view.at_fold("phase_sd", outcome, phase_sd(view.effects(outcome)))
+
+
+def _worst(view: _View, outcome: Outcome, residues: int) -> Iterator[Finding]:
+    """The worst residue: where half of the clusters see it most often, and the rate that the others measure."""
+    residue_R, rate = phase_rates(view.table, outcome, view.coordinate, residues)
+    halves = split_half(rate, LOWEST, view.rng)
+    named = int(residue_R[halves.weight_S.argmax()])
+    picked = {str(r): round(float(w), 6) for r, w in zip(residue_R, halves.weight_S, strict=True) if w}
+    yield view.finding(
+        "worst_residue",
+        outcome,
+        halves.estimate.within(0.0, 1.0),
+        stride=residues,
+        residue=named,
+        detail={"picked": picked},
+    )
+
+
+def _rates(view: _View, name: str, outcome: Outcome, modulus: int) -> Iterator[Finding]:
+    """One rate with its interval per phase or residue that occurs."""
+    phase_R, rate = phase_rates(view.table, outcome, view.coordinate, modulus)
+    low_R, high_R = _interval(rate, outcome)
+    for r, phase in enumerate(phase_R.tolist()):
+        estimate = Estimate(float(rate.rate_R[r]), low_R[r], high_R[r])
+        detail: dict[str, Any] = {"n": int(rate.trials_R[r])}
+        if outcome != "logprob":
+            plain_low, plain_high = wilson(rate.rate_R[r], rate.trials_R[r])
+            detail |= {"plain_wilson_low": float(plain_low), "plain_wilson_high": float(plain_high)}
+        yield view.finding(name, outcome, estimate, stride=modulus, residue=phase, detail=detail)
+
+
+def _interval(rate: Rates, outcome: Outcome) -> tuple[list[float | None], list[float | None]]:
+    """Wilson's interval for shares, t for the rest; none from a single cluster."""
+    if len(rate.deviation_CR) < 2:
+        return [None] * len(rate.rate_R), [None] * len(rate.rate_R)
+    low_R, high_R = clustered_t(rate) if outcome == "logprob" else clustered_wilson(rate)
+    return low_R.tolist(), high_R.tolist()

@@ -1,0 +1,61 @@
+"""Correcting p-values that are compared with each other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from ..records import Finding
+from .table import Floats
+
+Method = Literal["holm", "bh"]
+COMPARED = ("phase_test", "paired_test", "period")
+"""Findings whose p-values are compared across arms."""
+
+
+def holm(p: Floats) -> Floats:
+    """Holm's step-down p: max over j ≤ i of min(1, (m − j + 1) p(j)); guards against any false alarm.
+
+    Source: Holm 1979, Scandinavian Journal of Statistics 6, 65–70.
+    """
+    order = np.argsort(p, kind="stable")
+    raised = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    return _unsorted(np.minimum(raised, 1.0), order)
+
+
+def benjamini_hochberg(p: Floats) -> Floats:
+    """Benjamini and Hochberg's step-up p: min over j ≥ i of m p(j) / j; bounds the share of false alarms.
+
+    Source: Benjamini and Hochberg 1995, Journal of the Royal Statistical Society B 57, 289–300.
+    """
+    order = np.argsort(p, kind="stable")
+    scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
+    return _unsorted(np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0), order)
+
+
+def _unsorted(values: Floats, order: np.ndarray) -> Floats:
+    result = np.empty_like(values)
+    result[order] = values
+    return result
+
+
+def correct(findings: Sequence[Finding], method: Method = "holm") -> list[Finding]:
+    """Add p-values corrected over arms to the details of the tests: `p_holm` or `p_bh`, and `arms_compared`.
+
+    A family is one kind of test of one outcome over all arms.
+    """
+    adjust = {"holm": holm, "bh": benjamini_hochberg}[method]
+    families: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for index, finding in enumerate(findings):
+        if finding.name in COMPARED and finding.p_value is not None:
+            families[finding.name, finding.outcome].append(index)
+    corrected = list(findings)
+    for family in families.values():
+        adjusted = adjust(np.array([findings[index].p_value for index in family], dtype=np.float64))
+        for index, p in zip(family, adjusted.tolist(), strict=True):
+            detail = {**findings[index].detail, f"p_{method}": p, "arms_compared": len(family)}
+            corrected[index] = findings[index].model_copy(update={"detail": detail})
+    return corrected

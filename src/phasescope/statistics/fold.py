@@ -1,0 +1,147 @@
+"""Folding positions by a modulus: phase effects within blocks, free of a smooth trend in position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .intervals import Rates, rates
+from .table import Coordinate, Floats, Ints, Outcome, Table
+
+DEGREE = 3
+"""Of the polynomial in position that stands for a depth trend."""
+
+
+def centred(values_CLQX: Floats, table: Table) -> Floats:
+    """Values minus their block's mean over layouts, 0 where no question was asked."""
+    asked = table.asked.reshape(*table.asked.shape, *(1,) * (values_CLQX.ndim - 3))
+    within_CLQX: Floats = (values_CLQX - values_CLQX.mean(axis=1, keepdims=True)) * asked
+    return within_CLQX
+
+
+def trend_basis(table: Table, coordinate: Coordinate, degree: int = DEGREE) -> Floats:
+    """Orthonormal columns that span a polynomial in position, seen within blocks.
+
+    Returns:
+        array of shape [C·L·Q, K]; K ≤ degree, fewer where the positions don't tell the powers apart.
+    """
+    position_CLQ = table.position(coordinate).astype(np.float64)
+    seen = position_CLQ[table.asked]
+    scaled_CLQ = (position_CLQ - seen.mean()) / max(float(np.ptp(seen)) / 2, 1.0)
+    power_CLQK = centred(scaled_CLQ[..., None] ** np.arange(1, degree + 1), table)
+    left_NK, size_K, _ = np.linalg.svd(power_CLQK.reshape(-1, degree), full_matrices=False)
+    return left_NK[:, size_K > 1e-6 * max(float(size_K.max(initial=0)), 1e-12)]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Phase indicators of a modulus, freed of block means and trend; the design of every phase statistic.
+
+    Suffixes: N = C·L·Q trials, S visited phases.
+
+    Attributes:
+        modulus: what positions are folded by.
+        phase_S: the phases that occur.
+        trials_S: how many trials each has.
+        column_NS: indicator of a phase minus its block mean and its projection on the trend.
+        inverse_SS: pseudo-inverse of columnᵀ column.
+        trend_NK: the trend's own columns.
+    """
+
+    modulus: int
+    phase_S: Ints
+    trials_S: Floats
+    column_NS: Floats
+    inverse_SS: Floats
+    trend_NK: Floats
+
+
+def fold_table(table: Table, coordinate: Coordinate, modulus: int, trend: Floats) -> Fold:
+    """Fold a table by a modulus.
+
+    Args:
+        table: the trials.
+        coordinate: which position is folded.
+        modulus: the stride, 2 or more.
+        trend: columns of `trend_basis`; a [N, 0] array for no trend.
+    """
+    phase_CLQ = table.position(coordinate) % modulus
+    phase_S, trials_S = np.unique(phase_CLQ[table.asked], return_counts=True)
+    indicator_CLQS = (phase_CLQ[..., None] == phase_S).astype(np.float64)
+    column_NS = centred(indicator_CLQS, table).reshape(-1, len(phase_S))
+    column_NS -= trend @ (trend.T @ column_NS)
+    inverse_SS = inverse(column_NS.T @ column_NS)
+    return Fold(modulus, phase_S, trials_S.astype(np.float64), column_NS, inverse_SS, trend)
+
+
+def inverse(gram_SS: Floats) -> Floats:
+    """Pseudo-inverse of a Gram matrix of indicators; a contrast below a millionth of a trial is none."""
+    size_S, axis_SS = np.linalg.eigh(gram_SS)
+    kept_S = size_S > 1e-6
+    result_SS: Floats = (axis_SS[:, kept_S] / size_S[kept_S]) @ axis_SS[:, kept_S].T
+    return result_SS
+
+
+def identified_fold(table: Table, coordinate: Coordinate, modulus: int) -> Fold:
+    """Fold with the richest trend that leaves every phase contrast its own.
+
+    Where all contexts put their sources at the same few positions, a phase slope and a depth trend are one
+    and the same; the trend then gives way, from a cubic down to none.
+    """
+    plain = fold_table(table, coordinate, modulus, trend_basis(table, coordinate, 1)[:, :0])
+    size_S = np.linalg.eigvalsh(plain.column_NS.T @ plain.column_NS)
+    for degree in range(DEGREE, 0, -1):
+        found = fold_table(table, coordinate, modulus, trend_basis(table, coordinate, degree))
+        left_S = np.linalg.eigvalsh(found.column_NS.T @ found.column_NS)
+        if np.all(left_S[1:] >= 0.1 * size_S[1:]):
+            return found
+    return plain
+
+
+def within_blocks(values_CLQ: Floats, table: Table, trend: Floats) -> Floats:
+    """Outcomes minus their block mean and the trend fitted over all blocks; shape [C, L, Q]."""
+    values_N = centred(values_CLQ, table).reshape(-1)
+    return (values_N - trend @ (trend.T @ values_N)).reshape(values_CLQ.shape)
+
+
+def phase_effects(table: Table, outcome: Outcome, design: Fold) -> Rates:
+    """Effect of each phase on the outcome by least squares on block, trend and phase.
+
+        θ = (Gᵀ G)⁺ Gᵀ y        deviation_c = √(C/(C−1)) (Gᵀ G)⁺ G_cᵀ (y_c − G_c θ)
+
+    G holds the phase indicators without block means and trend. The effects sum to 0. With every phase
+    equally often in every block they are the phase means minus the grand mean, and Σ deviation deviationᵀ
+    is exactly their delete-one-cluster jackknife covariance; otherwise it is the cluster sandwich.
+
+    Returns:
+        `Rates` whose rate_R are the effects θ.
+
+    Source: Liang and Zeger 1986, Biometrika 73, 13–22, for the sandwich.
+    """
+    clusters = table.n_clusters
+    value_N = within_blocks(table.outcomes[outcome], table, design.trend_NK).reshape(-1)
+    effect_S = design.inverse_SS @ (design.column_NS.T @ value_N)
+    residual_N = value_N - design.column_NS @ effect_S
+    score_CS = (design.column_NS * residual_N[:, None]).reshape(clusters, -1, len(effect_S)).sum(axis=1)
+    deviation_CS = score_CS @ design.inverse_SS * np.sqrt(clusters / max(clusters - 1, 1))
+    return Rates(effect_S, design.trials_S, deviation_CS)
+
+
+def phase_rates(table: Table, outcome: Outcome, coordinate: Coordinate, modulus: int) -> tuple[Ints, Rates]:
+    """Plain mean outcome of the trials at each phase (or residue) that occurs.
+
+    Returns:
+        the phases, and their rates.
+    """
+    phase_CLQ = table.position(coordinate) % modulus
+    phase_R = np.unique(phase_CLQ[table.asked])
+    at_CLQR = (phase_CLQ[..., None] == phase_R) & table.asked[..., None]
+    sum_CR = np.einsum("clqr,clq->cr", at_CLQR, table.outcomes[outcome])
+    return phase_R, rates(sum_CR, at_CLQR.sum(axis=(1, 2)).astype(np.float64))
+
+
+def mean_rate(table: Table, outcome: Outcome) -> Rates:
+    """Mean outcome over all trials, as one group."""
+    sum_C1 = table.outcomes[outcome].sum(axis=(1, 2))[:, None]
+    return rates(sum_C1, table.asked.sum(axis=(1, 2)).astype(np.float64)[:, None])

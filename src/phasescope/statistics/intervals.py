@@ -1,0 +1,100 @@
+"""Intervals for rates and means whose trials come in clusters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from .table import Floats
+
+CONFIDENCE = 0.95
+"""Of every interval that is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Mean outcome of several groups of trials (phases, residues), and how it varies over clusters.
+
+    Suffixes: C cluster, R group.
+
+    Attributes:
+        rate_R: mean over all trials of a group.
+        trials_R: trials in a group.
+        deviation_CR: what each cluster adds to the error of the rate: rate ≈ truth + Σ_c deviation, and
+            Σ_c deviation deviationᵀ estimates the covariance, as deleting one cluster at a time does.
+    """
+
+    rate_R: Floats
+    trials_R: Floats
+    deviation_CR: Floats
+
+    @property
+    def se(self) -> Floats:
+        """Standard error of each rate over clusters."""
+        se_R: Floats = np.sqrt((self.deviation_CR**2).sum(axis=0))
+        return se_R
+
+
+def rates(sum_CR: Floats, trials_CR: Floats) -> Rates:
+    """Rates of groups that all clusters have some share in, by the ratio estimator.
+
+        rate = Σ_c sum_c / Σ_c trials_c
+        deviation_c = √(C/(C−1)) · (sum_c − rate · trials_c) / Σ trials
+
+    Args:
+        sum_CR: outcome summed over a cluster's trials of a group.
+        trials_CR: number of such trials.
+    """
+    clusters, trials_R = len(sum_CR), trials_CR.sum(axis=0)
+    rate_R = sum_CR.sum(axis=0) / trials_R
+    deviation_CR = (sum_CR - rate_R * trials_CR) / trials_R
+    return Rates(rate_R, trials_R, deviation_CR * np.sqrt(clusters / max(clusters - 1, 1)))
+
+
+def wilson(rate: Floats, trials: Floats, quantile: float | None = None) -> tuple[Floats, Floats]:
+    """Wilson's score interval of a proportion, for independent trials.
+
+        (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n)
+
+    Args:
+        rate: observed proportion.
+        trials: number of trials, need not be whole.
+        quantile: z; by default the normal quantile of a 95 % interval.
+
+    Source: Wilson 1927, Journal of the American Statistical Association 22, 209–212.
+    """
+    z = stats.norm.isf((1 - CONFIDENCE) / 2) if quantile is None else quantile
+    shrink = 1 + z**2 / trials
+    centre = (rate + z**2 / (2 * trials)) / shrink
+    half = z * np.sqrt(rate * (1 - rate) / trials + z**2 / (4 * trials**2)) / shrink
+    return np.clip(centre - half, 0, 1), np.clip(centre + half, 0, 1)
+
+
+def clustered_wilson(groups: Rates) -> tuple[Floats, Floats]:
+    """Wilson's interval at the effective sample size, for trials that come in clusters.
+
+        n_eff = n / deff        deff = SE_cluster² / (p(1−p)/n)        z → t quantile on C − 1 df
+
+    A group in which every trial came out alike shows no variance of its own; it takes the design effect
+    of all groups together.
+
+    Source: Korn and Graubard 1998, Survey Methodology 24, 193–201, for the effective sample size.
+    Differs: Wilson's interval in place of Clopper–Pearson's, and t for z in place of a factor on n_eff.
+    """
+    plain_R = groups.rate_R * (1 - groups.rate_R) / groups.trials_R
+    together = float((groups.se**2).sum() / plain_R.sum()) if plain_R.sum() > 0 else 1.0
+    effect_R = np.divide(groups.se**2, plain_R, out=np.full_like(plain_R, together), where=groups.se > 0)
+    return wilson(groups.rate_R, groups.trials_R / effect_R, t_quantile(len(groups.deviation_CR) - 1))
+
+
+def clustered_t(groups: Rates) -> tuple[Floats, Floats]:
+    """Cluster t interval of a mean: rate ± t · SE over clusters, with C − 1 degrees of freedom."""
+    half_R = t_quantile(len(groups.deviation_CR) - 1) * groups.se
+    return groups.rate_R - half_R, groups.rate_R + half_R
+
+
+def t_quantile(df: float) -> float:
+    """Two-sided 95 % quantile of Student's t."""
+    return float(stats.t.isf((1 - CONFIDENCE) / 2, df))

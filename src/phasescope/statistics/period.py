@@ -1,0 +1,186 @@
+"""Finding the period of a score in token positions, over candidate strides that are fixed beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from .fold import Fold, fold_table, inverse, trend_basis, within_blocks
+from .permutation import permutation_p, permuted_sums, quadratic_form
+from .table import Coordinate, Floats, Outcome, Table
+
+CANDIDATES = (*range(2, 17), 32, 64, 128)
+"""Strides that are looked for besides the model's own."""
+SIGNIFICANT = 0.05
+"""Global p up to which there is a period."""
+IMPROVES = 0.01
+"""p up to which a multiple improves on a stride; strict, since every alarm would name a multiple."""
+
+
+@dataclass(frozen=True)
+class Period:
+    """What the search for a period found.
+
+    Attributes:
+        stride: the period; None if the scores are flat or nothing is testable.
+        p_value: global p over all candidates and both statistics; None if nothing is testable.
+        candidate_p: by candidate, its p corrected for the search.
+        tested, not_testable: candidates with and without two full turns in the layouts.
+        share: by candidate, share of the variation within blocks that its phases explain.
+    """
+
+    stride: int | None
+    p_value: float | None
+    candidate_p: dict[int, float]
+    tested: list[int]
+    not_testable: list[int]
+    share: dict[int, float]
+
+
+def find_period(
+    table: Table,
+    outcome: Outcome,
+    coordinate: Coordinate,
+    candidates: Sequence[int],
+    rng: np.random.Generator,
+    draws: int,
+) -> Period:
+    """Search for a period among the candidates that fit twice into the layouts.
+
+    For each candidate the scores, without block means and a cubic trend in position, are folded on true
+    positions. Two statistics look at the fold: the sum of squares over phases (a slope, a wave) and the
+    largest single phase (one bad phase among many). Each is turned into a p by the gamma distribution with
+    the mean and variance of its own permutations; the smallest p over candidates and statistics is the test
+    statistic, and its place among the smallest p of the permutations is the global p. The gamma is only a
+    scale on which candidates compare: that last step makes the test exact whatever its fit.
+
+    Named is the smallest stride that its multiples do not significantly improve; see `_named`.
+
+    Args:
+        table: the trials.
+        outcome: which outcome.
+        coordinate: which position is folded.
+        candidates: strides of at least 2.
+        rng: of the permutations.
+        draws: permutations per test.
+
+    Source: Westfall and Young 1993, Resampling-Based Multiple Testing, for the smallest p and its null.
+    """
+    trend = trend_basis(table, coordinate)
+    fitting = [s for s in sorted(set(candidates)) if 2 * s <= table.n_layouts]
+    folds = {
+        s: design for s in fitting if len((design := fold_table(table, coordinate, s, trend)).phase_S) > 1
+    }
+    testable = list(folds)
+    not_testable = sorted(set(candidates) - folds.keys())
+    if not testable:
+        return Period(None, None, {}, [], not_testable, {})
+    values_CLQ = within_blocks(table.outcomes[outcome], table, trend)
+    sums = _sums(values_CLQ, list(folds.values()), rng, draws)
+    score_DM = np.stack([_score(sums[stride], folds[stride]) for stride in testable], axis=1)
+    best_D = score_DM.max(axis=1)
+    p_value = permutation_p(best_D)
+    explained = {stride: quadratic_form(sums[stride], folds[stride].inverse_SS) for stride in testable}
+    stride = None
+    if p_value <= SIGNIFICANT:
+        stride = _named(values_CLQ, folds, explained, rng, draws)
+    total = float((values_CLQ**2).sum())
+    return Period(
+        stride=stride,
+        p_value=p_value,
+        candidate_p={
+            s: float(np.mean(best_D >= score_DM[0, m] * (1 - 1e-9))) for m, s in enumerate(testable)
+        },
+        tested=testable,
+        not_testable=not_testable,
+        share={s: float(explained[s][0]) / total if total > 0 else 0.0 for s in testable},
+    )
+
+
+def _sums(
+    values_CLQ: Floats, folds: Sequence[Fold], rng: np.random.Generator, draws: int
+) -> dict[int, Floats]:
+    """Permuted sums of several folds in one pass, by modulus."""
+    sum_DK = permuted_sums(values_CLQ, np.hstack([f.column_NS for f in folds]), rng, draws)
+    ends = np.cumsum([f.column_NS.shape[1] for f in folds])[:-1]
+    return {f.modulus: part for f, part in zip(folds, np.split(sum_DK, ends, axis=1), strict=True)}
+
+
+def _score(sum_DS: Floats, design: Fold) -> Floats:
+    """−log p of each draw, by the more striking of sum of squares and single phase."""
+    squares_D = quadratic_form(sum_DS, design.inverse_SS)
+    size_S = np.einsum("ns,ns->s", design.column_NS, design.column_NS)
+    spike_D = (sum_DS**2 / np.where(size_S > 1e-6, size_S, np.inf)).max(axis=1)
+    return np.maximum(_surprise(squares_D), _surprise(spike_D))
+
+
+def _surprise(statistic_D: Floats) -> Floats:
+    """−log p under the gamma distribution with the mean and variance of the permutations.
+
+    By the cube root of Wilson and Hilferty, whose normal tail does not underflow however strong the effect.
+    """
+    mean, variance = statistic_D[1:].mean(), statistic_D[1:].var()
+    if variance <= 1e-18 * mean**2:
+        return np.zeros_like(statistic_D)
+    sd = np.sqrt(variance / (9 * mean**2))
+    surprise_D: Floats = -stats.norm.logsf((np.cbrt(statistic_D / mean) - (1 - sd**2)) / sd)
+    return surprise_D
+
+
+def _named(
+    values_CLQ: Floats,
+    folds: dict[int, Fold],
+    explained: dict[int, Floats],
+    rng: np.random.Generator,
+    draws: int,
+) -> int:
+    """The smallest stride that its multiples do not significantly improve.
+
+    The search starts at the stride that explains most after two units per phase contrast for the noise it
+    picks up (Akaike's price). It then takes the smallest divisor of that stride that has an effect of its
+    own and that no testable multiple improves; where even the stride itself is improved, it goes on from
+    the best of its multiples.
+    """
+
+    def gain(stride: int) -> float:
+        contrasts = len(folds[stride].phase_S) - 1
+        noise = explained[stride][1:].mean() / contrasts
+        return float(explained[stride][0] / noise) - 2 * contrasts if noise > 0 else 0.0
+
+    start = max(folds, key=gain)
+    while True:
+        for stride in (s for s in folds if start % s == 0):
+            own = stride == start or permutation_p(explained[stride]) <= SIGNIFICANT
+            if own and not _improved(values_CLQ, stride, folds, rng, draws):
+                return stride
+        start = max((s for s in folds if s > start and s % start == 0), key=gain)
+
+
+def _improved(
+    values_CLQ: Floats, stride: int, folds: dict[int, Fold], rng: np.random.Generator, draws: int
+) -> bool:
+    """Whether some multiple of the stride explains more than its own phases do.
+
+    The phases of the stride are taken out of scores and designs, and what the multiples explain of the rest
+    is compared with its permutations; the smallest p over the multiples is the statistic.
+    """
+    multiples = [folds[s] for s in folds if s > stride and s % stride == 0]
+    if not multiples:
+        return False
+    base = folds[stride]
+
+    def without(columns: Floats) -> Floats:
+        left: Floats = columns - base.column_NS @ (base.inverse_SS @ (base.column_NS.T @ columns))
+        return left
+
+    rest_CLQ = without(values_CLQ.reshape(-1)).reshape(values_CLQ.shape)
+    surprises = []
+    residual = [without(multiple.column_NS) for multiple in multiples]
+    sum_DK = permuted_sums(rest_CLQ, np.hstack(residual), rng, draws)
+    ends = np.cumsum([column_NS.shape[1] for column_NS in residual])[:-1]
+    for column_NS, sum_DS in zip(residual, np.split(sum_DK, ends, axis=1), strict=True):
+        surprises.append(_surprise(quadratic_form(sum_DS, inverse(column_NS.T @ column_NS))))
+    return permutation_p(np.max(surprises, axis=0)) <= IMPROVES

@@ -1,0 +1,55 @@
+"""Training sequences: a block of records somewhere in filler, then every record again in random order."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from ..records import Record
+from ..synthetic import RetrievalVocabulary, draw_fillers, draw_pairs
+
+IGNORED = -100  # label of a token that carries no loss, as `transformers` defines it
+Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+
+class RetrievalTask(Record):
+    """Sequences that teach recall: [filler] records [filler] key value key value …
+
+    The block of records starts at a uniform offset, and in half of the batches its records are parted by
+    0 to 2 fillers, so that keys stand on every residue. The second part asks for each record once, in
+    random order; its values alone carry loss.
+
+    Attributes:
+        vocabulary: the ids that may appear.
+        fillers: the most filler tokens around and between the records; each batch draws a number from 0 to this, or
+            to four times the number of records where that is less (a short context is mostly records).
+    """
+
+    vocabulary: RetrievalVocabulary = RetrievalVocabulary.contiguous(fillers=32, keys=112, values=112)
+    fillers: int = Field(default=72, ge=0)
+
+    def batch(self, rows: int, pairs: int, rng: np.random.Generator) -> Batch:
+        """Draw equal-length sequences.
+
+        Returns:
+            ids and labels of shape [rows, tokens]; a label is the token itself where it is to be
+            recalled and `IGNORED` elsewhere.
+        """
+        widest = int(rng.integers(0, 2)) * 2  # the largest gap between two records in this batch
+        around = int(rng.integers(0, min(self.fillers, 4 * pairs) + 1))
+        length = 2 * pairs + widest * (pairs - 1) + around
+        ids = np.stack([self._row(length, pairs, widest, rng) for _ in range(rows)])
+        labels = np.full_like(ids, IGNORED)
+        labels[:, length + 1 :: 2] = ids[:, length + 1 :: 2]
+        return ids, labels
+
+    def _row(self, length: int, pairs: int, widest: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+        records = draw_pairs(self.vocabulary, pairs, rng)
+        gaps = rng.integers(0, widest + 1, size=pairs - 1)
+        starts = np.concatenate([[0], np.cumsum(gaps + 2)])
+        start = int(rng.integers(0, length - starts[-1] - 1))  # the record that starts last needs two places
+        context = draw_fillers(self.vocabulary, length, rng)
+        context[start + starts] = records[:, 0]
+        context[start + starts + 1] = records[:, 1]
+        return np.concatenate([context, rng.permutation(records).reshape(-1)])
