@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .errors import BrokenRecordError, UsageError
 
-SCHEMA = 1
+SCHEMA: Literal[1] = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,9 @@ def read_observations(path: Path) -> Iterator[Observation]:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; give a run folder that `measure` wrote") from None
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}; give a run folder that `measure` wrote"
+        ) from None
     with file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n"):

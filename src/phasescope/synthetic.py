@@ -30,7 +30,11 @@ class RetrievalVocabulary(Record):
     @model_validator(mode="after")
     def _disjoint(self) -> Self:
         every = [*self.fillers, *self.keys, *self.values]
-        if not (self.fillers and self.keys and self.values) or len(set(every)) != len(every) or min(every) < 0:
+        if (
+            not (self.fillers and self.keys and self.values)
+            or len(set(every)) != len(every)
+            or min(every) < 0
+        ):
             raise ValueError("fillers, keys and values must be non-empty sets of ids that share no token")
         return self
 
@@ -39,7 +43,9 @@ class RetrievalVocabulary(Record):
         """The first ids are filler, the next keys, the last values."""
         ids = range(fillers + keys + values)
         return cls(
-            fillers=tuple(ids[:fillers]), keys=tuple(ids[fillers : fillers + keys]), values=tuple(ids[fillers + keys :])
+            fillers=tuple(ids[:fillers]),
+            keys=tuple(ids[fillers : fillers + keys]),
+            values=tuple(ids[fillers + keys :]),
         )
 
     @property

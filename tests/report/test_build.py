@@ -71,6 +71,14 @@ def test_findings_json_has_what_others_read(records):
         Finding.model_validate(record)
 
 
+def test_tests_are_corrected_over_the_arms_of_the_report(records):
+    """Three arms: each test carries its corrected p, never below its own."""
+    compared = [r for r in records["findings"] if r["name"] in ("phase_test", "paired_test", "period")]
+    assert {r["detail"]["arms_compared"] for r in compared} == {3}
+    assert all(r["detail"]["p_holm"] >= r["p_value"] for r in compared)
+    assert any(r["detail"]["p_holm"] > r["p_value"] for r in compared)
+
+
 def test_a_planted_period_is_found_and_told(folder, records):
     """The arm of stride 4 has period 4 in the data and in the page's first sentence."""
     found = {

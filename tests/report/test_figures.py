@@ -31,16 +31,19 @@ def test_the_phase_curve_shows_arm_and_control_with_bands_and_names(sensitive, c
     assert figure.rows[7] == ("7", "4.0\xa0%", "1.0\xa0%", "7.0\xa0%", "96.0\xa0%", "93.0\xa0%", "99.0\xa0%")
 
 
-def test_names_of_curves_do_not_lie_on_each_other_or_outside(sensitive, control):
-    """Direct labels keep clear of each other and of the frame's edges, for long names too."""
-    figure = phase_curve("k", curve(sensitive("a" * 80)), curve(control("b" * 80), role="control"), "source")
-    spots = [
-        (float(node.get("x")), float(node.get("y")))
-        for node in ElementTree.fromstring(figure.svg).iter("text")
-        if (node.get("class") or "").startswith("name")
-    ]
-    assert abs(spots[0][1] - spots[1][1]) >= 15
-    assert all(x - 80 >= 54 and x + 80 <= 460 and 22 <= y <= 224 for x, y in spots)
+@pytest.mark.parametrize("length", [4, 80])
+def test_names_of_curves_lie_neither_on_each_other_nor_outside(length, sensitive, flat, control):
+    """Names keep clear of each other and of the frame, even when they are long or the curves coincide."""
+    for arm in (sensitive, flat):
+        beside = curve(control("b" * length), role="control")
+        figure = phase_curve("k", curve(arm("a" * length)), beside, "source")
+        root = ElementTree.fromstring(figure.svg)
+        names = [node for node in root.iter("text") if (node.get("class") or "").startswith("name")]
+        (x1, y1), (x2, y2) = [(float(node.get("x")), float(node.get("y"))) for node in names]
+        half = 4 * len(names[0].text)
+        assert abs(y1 - y2) >= 13 or abs(x1 - x2) >= 2 * half
+        assert all(x - half >= 54 and x + half <= 460 for x in (x1, x2))
+        assert all(22 <= y <= 224 for y in (y1, y2))
 
 
 def test_the_found_period_is_banded_and_its_weakest_phase_marked(sensitive):

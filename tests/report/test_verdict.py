@@ -35,6 +35,14 @@ def test_disagreeing_findings_are_undecided_with_both_sides_named(undecided):
     assert "[0.2, 1.8] excludes 0" in said
 
 
+def test_a_period_whose_phase_sd_may_be_zero_is_undecided(sensitive):
+    """A test and an interval that disagree are not settled in favour of the louder one."""
+    doubtful = [f.model_copy(update={"low": 0.0}) if f.name == "phase_sd" else f for f in sensitive()]
+    assert judge(doubtful).state == "undecided"
+    assert "recall repeats every 8 tokens" in judge(doubtful).sentence
+    assert "includes 0" in judge(doubtful).sentence
+
+
 def test_without_an_interval_nothing_is_decided(sensitive):
     """One context gives no jackknife interval, so even a loud curve is no verdict."""
     bare = [

@@ -18,7 +18,9 @@ def list_names() -> None:
     for name in zoo.names():
         card = zoo.card(name)
         plan = card["compression"]
-        grid = "full attention" if plan is None else f"W{plan['width']}/S{plan['stride']} {plan['compressor']}"
+        grid = (
+            "full attention" if plan is None else f"W{plan['width']}/S{plan['stride']} {plan['compressor']}"
+        )
         phase = card["phase"]
         table.add_row(
             name,

@@ -13,9 +13,9 @@ from .progress import bar
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="The run folder; the same command resumes what it finds there.")] = Path(
-        "runs/demo"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="The run folder; the same command resumes what it finds there.")
+    ] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(help="Seed of every draw.")] = 0,
     threads: Annotated[int, typer.Option(help="CPU threads; part of the run, as sums depend on it.")] = 2,
 ) -> None:

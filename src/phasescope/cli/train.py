@@ -16,8 +16,12 @@ FULL = "none"
 
 
 def train(
-    out: Annotated[Path, typer.Option(help="Folder of the run; the same command resumes what it finds there.")],
-    compressor: Annotated[str, typer.Option(help="A compressor's name, or 'none' for full attention.")] = FULL,
+    out: Annotated[
+        Path, typer.Option(help="Folder of the run; the same command resumes what it finds there.")
+    ],
+    compressor: Annotated[
+        str, typer.Option(help="A compressor's name, or 'none' for full attention.")
+    ] = FULL,
     width: Annotated[int, typer.Option(help="Tokens per window.")] = 8,
     stride: Annotated[int, typer.Option(help="Tokens from one window's start to the next.")] = 8,
     tail: Annotated[int, typer.Option(help="The last n tokens are read raw as well.")] = 0,

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn.functional import pad
 
 from ..errors import UsageError
 from ..grid import WindowGrid
@@ -63,7 +63,9 @@ class AbstractCompressor(nn.Module, ABC):
     def __init__(self, grids: Sequence[WindowGrid], hidden_size: int, head_dim: int) -> None:
         super().__init__()
         if len({(grid.width, grid.stride) for grid in grids}) != 1:
-            raise UsageError(f"heads of one layer share width and stride and differ in shift; got {list(map(str, grids))}")
+            raise UsageError(
+                f"heads of one layer share width and stride and differ in shift; got {list(map(str, grids))}"
+            )
         self.grids = tuple(grids)
 
     @abstractmethod
@@ -178,5 +180,5 @@ def _cut(x_BHTC: Tensor, grid: WindowGrid, windows: int) -> Tensor:
         return x_BHTC.new_empty(*x_BHTC.shape[:2], 0, grid.width, x_BHTC.shape[-1])
     end = grid.closes(windows - 1) + 1
     missing = max(0, end - x_BHTC.shape[2])
-    padded = F.pad(x_BHTC[:, :, : min(end, x_BHTC.shape[2])], (0, 0, grid.shift, missing))
+    padded = pad(x_BHTC[:, :, : min(end, x_BHTC.shape[2])], (0, 0, grid.shift, missing))
     return padded.unfold(2, grid.width, grid.stride).transpose(3, 4)

@@ -2,8 +2,8 @@
 
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from .config import Compression as Compression
 from .config import CompressedQwen3Config as CompressedQwen3Config
+from .config import Compression as Compression
 from .qwen3 import CompressedQwen3ForCausalLM as CompressedQwen3ForCausalLM
 
 AutoConfig.register(CompressedQwen3Config.model_type, CompressedQwen3Config, exist_ok=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import Cache
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention, Qwen3RotaryEmbedding, rotate_half
 
@@ -18,7 +18,7 @@ from ..compressors import AbstractCompressor, Entries
 from .config import CompressedQwen3Config
 
 
-class CompressedAttention(Qwen3Attention):  # type: ignore[misc]  # transformers is untyped here
+class CompressedAttention(Qwen3Attention):
     """Qwen3 attention that reads visible entries and the raw set of each query in one softmax.
 
         entry j is visible at q            iff closes_j <= q
@@ -35,7 +35,9 @@ class CompressedAttention(Qwen3Attention):  # type: ignore[misc]  # transformers
         super().__init__(config, layer_idx)
         plan = config.plan
         assert plan is not None  # the model builds this layer only where there is a compression
-        grids = plan.grids(config.num_hidden_layers, config.num_key_value_heads)[layer_idx]
+        grids = plan.grids(
+            config.num_hidden_layers, config.num_key_value_heads or config.num_attention_heads
+        )[layer_idx]
         self.tail = plan.tail
         self.compressor: AbstractCompressor = COMPRESSORS.load(plan.compressor)(
             grids, config.hidden_size, self.head_dim
@@ -68,7 +70,7 @@ class CompressedAttention(Qwen3Attention):  # type: ignore[misc]  # transformers
         mask_HQK = visible(entries, new, self.tail)
         if len(mask_HQK) > 1:
             mask_HQK = mask_HQK.repeat_interleave(self.num_key_value_groups, dim=0)
-        out_BAQD = F.scaled_dot_product_attention(
+        out_BAQD = scaled_dot_product_attention(
             query_BAQD,
             self._repeat(key_BHKD),
             self._repeat(value_BHKD),

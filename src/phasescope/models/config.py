@@ -47,7 +47,9 @@ class Compression(Record):
                 f"shift {self.shift} does not fit {layers} layers of {heads} KV heads; "
                 "give one number, one per layer, or one list per layer with one per KV head"
             )
-        return tuple(tuple(WindowGrid(self.width, self.stride, shift) for shift in shifts) for shifts in by_head)
+        return tuple(
+            tuple(WindowGrid(self.width, self.stride, shift) for shift in shifts) for shifts in by_head
+        )
 
 
 class CompressedQwen3Config(Qwen3Config):

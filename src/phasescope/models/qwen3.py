@@ -14,7 +14,7 @@ from .attention import CompressedAttention
 from .config import CompressedQwen3Config
 
 
-class CompressedQwen3ForCausalLM(Qwen3ForCausalLM):  # type: ignore[misc]  # transformers is untyped here
+class CompressedQwen3ForCausalLM(Qwen3ForCausalLM):
     """`transformers`' Qwen3 with its attention layers exchanged, and nothing else changed.
 
     With `config.compression` unset it is plain Qwen3, the full-attention baseline. Loads and saves like

@@ -15,7 +15,9 @@ from ..errors import UsageError
 from ..records import dump_json, read_json
 
 
-def save_state(folder: Path, model: torch.nn.Module, optimizers: Sequence[Optimizer], facts: dict[str, Any]) -> None:
+def save_state(
+    folder: Path, model: torch.nn.Module, optimizers: Sequence[Optimizer], facts: dict[str, Any]
+) -> None:
     """Write weights, optimizer state and facts beside the old state, then exchange the two."""
     part, old = folder.with_name(f".{folder.name}.part"), folder.with_name(f".{folder.name}.old")
     shutil.rmtree(part, ignore_errors=True)
@@ -33,7 +35,9 @@ def save_state(folder: Path, model: torch.nn.Module, optimizers: Sequence[Optimi
     shutil.rmtree(old, ignore_errors=True)
 
 
-def load_state(folder: Path, model: torch.nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Any] | None:
+def load_state(
+    folder: Path, model: torch.nn.Module, optimizers: Sequence[Optimizer]
+) -> dict[str, Any] | None:
     """Restore what `save_state` wrote and return its facts, or None where there is no state.
 
     Raises:
@@ -46,7 +50,11 @@ def load_state(folder: Path, model: torch.nn.Module, optimizers: Sequence[Optimi
         return None
     tensors = load_file(folder / "state.safetensors")
     params = dict(model.named_parameters())
-    shapes = {name.removeprefix("model."): value.shape for name, value in tensors.items() if name.startswith("model.")}
+    shapes = {
+        name.removeprefix("model."): value.shape
+        for name, value in tensors.items()
+        if name.startswith("model.")
+    }
     if shapes != {name: param.shape for name, param in params.items()}:
         raise UsageError(f"the checkpoint in {folder} belongs to another model; use another --out folder")
     with torch.no_grad():

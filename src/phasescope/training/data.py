@@ -14,7 +14,9 @@ Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
 class RetrievalTask(Record):
-    """Sequences that teach recall: [filler] records [filler] key value key value …
+    """Sequences that teach recall of a block of records.
+
+        [filler] records [filler] key value key value …
 
     The block of records starts at a uniform offset, and in half of the batches its records are parted by
     0 to 2 fillers, so that keys stand on every residue. The second part asks for each record once, in

@@ -50,6 +50,7 @@ class Muon(Optimizer):
         beta, lr = group["momentum"], group["lr"]
         steps = []
         for param in params:
+            assert param.grad is not None  # `step` collects only those
             momentum = self.state[param].setdefault("momentum", torch.zeros_like(param))
             momentum.lerp_(param.grad, 1 - beta)
             steps.append(param.grad.lerp(momentum, beta))

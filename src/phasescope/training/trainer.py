@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from ..errors import UsageError
-from ..models import Compression, CompressedQwen3Config, CompressedQwen3ForCausalLM
+from ..models import CompressedQwen3Config, CompressedQwen3ForCausalLM, Compression
 from ..records import Record, dump_json, write_atomic
 from .checkpoint import load_state, save_state
 from .data import IGNORED, RetrievalTask
@@ -133,7 +133,9 @@ def train(
     model = new_model(settings)
     optimizers = _optimizers(model, settings)
     facts = load_state(out / "state", model, optimizers)
-    progress = Progress(pairs=min(settings.first_pairs, settings.max_pairs)) if facts is None else Progress(**facts)
+    progress = (
+        Progress(pairs=min(settings.first_pairs, settings.max_pairs)) if facts is None else Progress(**facts)
+    )
     if accelerator.is_main_process:
         _cut_log(out / "log.jsonl", progress.step)
     wrapped, *prepared = accelerator.prepare(model, *optimizers)
@@ -184,7 +186,9 @@ def _step(
         optimizer.step()
         optimizer.zero_grad()
     both = torch.stack([loss.detach(), hits])
-    loss_now, accuracy_now = (accelerator.reduce(both, "mean") if accelerator.num_processes > 1 else both).tolist()
+    loss_now, accuracy_now = (
+        accelerator.reduce(both, "mean") if accelerator.num_processes > 1 else both
+    ).tolist()
     loss_mean, pairs = _smooth(progress.loss, loss_now), progress.pairs
     since = progress.since + 1
     if since >= SETTLE and loss_mean < settings.promote and pairs < settings.max_pairs:
@@ -213,7 +217,8 @@ def _loss(model: Any, ids_BT: Tensor, labels_BT: Tensor) -> tuple[Tensor, Tensor
 
 def _optimizers(model: torch.nn.Module, settings: Training) -> list[torch.optim.Optimizer]:
     """Muon for the matrices inside the layers, AdamW for all other parameters."""
-    matrices, rest = [], []
+    matrices: list[Tensor] = []
+    rest: list[Tensor] = []
     for name, param in model.named_parameters():
         inner = "layers" in name and "compressor" not in name and param.ndim == 2
         (matrices if inner else rest).append(param)
@@ -256,7 +261,9 @@ def _claim(out: Path, settings: Training) -> None:
     """Write the settings, or check that the folder holds a run of the same ones."""
     path, content = out / "training.json", dump_json(settings.model_dump(mode="json"))
     if path.exists() and path.read_text() != content:
-        raise UsageError(f"{out} holds a run with other settings (see training.json there); use another --out folder")
+        raise UsageError(
+            f"{out} holds a run with other settings (see training.json there); use another --out folder"
+        )
     write_atomic(path, content)
 
 

@@ -1,0 +1,85 @@
+"""The conformance suite accepts our compressors and catches planted faults."""
+
+import pytest
+import torch
+
+from phasescope import UsageError
+from phasescope.compressors import Entries
+from phasescope.compressors.scalar_gate import ScalarGate
+from phasescope.testing import LAWS, LawBrokenError, check_compressor
+
+GRIDS = [
+    {"width": 4, "stride": 4},
+    {"width": 8, "stride": 4},
+    {"width": 8, "stride": 4, "shift": 4},
+    {"width": 12, "stride": 5, "shift": ((0, 3), (11, 4))},
+    {"width": 3, "stride": 7, "shift": 1},
+]
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+@pytest.mark.parametrize("compressor", ["uniform", "scalar_gate", "vector_gate"])
+def test_shipped_compressors_keep_every_law(compressor, grid):
+    """Every law, on plain, overlapping, shifted, per-head and gapped grids."""
+    assert check_compressor(compressor, **grid) == dict.fromkeys(LAWS, "kept")
+
+
+class PeeksAhead(ScalarGate):
+    """Lets a token's state depend on the next token."""
+
+    def state_BHTG(self, hidden_BTE):
+        return super().state_BHTG(hidden_BTE + hidden_BTE.roll(-1, dims=1))
+
+
+class ForgetsTail(ScalarGate):
+    """Claims that tokens are covered before their window closes."""
+
+    def entries(self, key_BHTD, value_BHTD, state_BHTG):
+        e = super().entries(key_BHTD, value_BHTD, state_BHTG)
+        return Entries(e.key_BHND, e.value_BHND, e.position_HN, e.closes_HN, e.covered_HT - 1)
+
+
+class CountsWindows(ScalarGate):
+    """Scales entries by their index, so that padding changes them."""
+
+    def entries(self, key_BHTD, value_BHTD, state_BHTG):
+        e = super().entries(key_BHTD, value_BHTD, state_BHTG)
+        index = torch.arange(1, e.key_BHND.shape[2] + 1, dtype=e.key_BHND.dtype)[:, None]
+        return Entries(e.key_BHND * index, e.value_BHND, e.position_HN, e.closes_HN, e.covered_HT)
+
+
+SCALED = "entries are scaled by their index"
+
+
+class Declares(CountsWindows):
+    """The same fault, declared."""
+
+    breaks = {"period": SCALED, "limit": SCALED}
+
+
+class Misspells(ScalarGate):
+    """Declares a law that does not exist."""
+
+    breaks = {"perod": "a slip"}
+
+
+@pytest.mark.parametrize(
+    ("compressor", "law"), [(PeeksAhead, "causal"), (ForgetsTail, "coverage"), (CountsWindows, "period")]
+)
+def test_a_planted_fault_is_named_by_its_law(compressor, law):
+    """Each fault breaks the law that it was planted against, and that one is reported."""
+    with pytest.raises(LawBrokenError, match=f"law '{law}'"):
+        check_compressor(compressor)
+
+
+def test_a_declared_break_is_reported_with_its_reason_and_the_other_laws_still_hold():
+    """The suite goes on behind a declared break."""
+    verdicts = check_compressor(Declares)
+    assert verdicts.pop("period") == verdicts.pop("limit") == SCALED
+    assert set(verdicts.values()) == {"kept"}
+
+
+def test_a_declaration_that_names_no_law_is_refused():
+    """A misspelt declaration must not silence anything."""
+    with pytest.raises(UsageError, match="perod"):
+        check_compressor(Misspells)
