@@ -81,20 +81,20 @@ def truth_logprob(curve: Floats, design: Design) -> Floats:
 
 def plant(curve: Floats, design: Design, rng: np.random.Generator) -> Table:
     """One run: positions as a balanced protocol draws them, right or wrong by the curve."""
-    c, l, q = design.clusters, design.layouts, design.questions
-    start_C11 = rng.permutation((np.arange(c) * l // c + rng.integers(l)) % l)[:, None, None]
-    step_1L1 = np.arange(l)[None, :, None]
+    c, layouts, q = design.clusters, design.layouts, design.questions
+    start_C11 = rng.permutation((np.arange(c) * layouts // c + rng.integers(layouts)) % layouts)[:, None, None]
+    step_1L1 = np.arange(layouts)[None, :, None]
     if design.own_layouts:
-        step_1L1 = rng.permuted(np.broadcast_to(step_1L1, (c, l, q)), axis=1)
+        step_1L1 = rng.permuted(np.broadcast_to(step_1L1, (c, layouts, q)), axis=1)
     source_CLQ = start_C11 + step_1L1 + 2 * np.arange(q)
     effects_CLQ = (
         rng.normal(0, design.cluster_sd, (c, 1, 1))
         + rng.normal(0, design.block_sd, (c, 1, q))
-        + rng.normal(0, design.layout_sd, (c, l, 1))
+        + rng.normal(0, design.layout_sd, (c, layouts, 1))
     )
     trend_CLQ = design.trend * (source_CLQ - source_CLQ.mean())
     margin_CLQ = logit(curve)[source_CLQ % len(curve)] + effects_CLQ + trend_CLQ
-    margin_CLQ = margin_CLQ - logit(rng.random((c, l, q)))
+    margin_CLQ = margin_CLQ - logit(rng.random((c, layouts, q)))
     return Table(
         arm="planted",
         source_CLQ=source_CLQ,

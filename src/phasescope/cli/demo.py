@@ -16,8 +16,10 @@ def demo(
     out: Annotated[
         Path, typer.Option(help="The run folder; the same command resumes what it finds there.")
     ] = Path("runs/demo"),
-    seed: Annotated[int, typer.Option(help="Seed of every draw.")] = 0,
-    threads: Annotated[int, typer.Option(help="CPU threads; part of the run, as sums depend on it.")] = 2,
+    seed: Annotated[int, typer.Option(help="Seed of every draw.", min=0)] = 0,
+    threads: Annotated[
+        int, typer.Option(help="CPU threads; part of the run, as sums depend on it.", min=1)
+    ] = 2,
 ) -> None:
     """Measure the shipped models, write a report, and name it."""
     need("torch").set_num_threads(threads)

@@ -15,13 +15,15 @@ def measure(
     models: Annotated[list[str], typer.Argument(help="Zoo names or checkpoint folders; name a control too.")],
     out: Annotated[Path, typer.Option(help="The run folder; the same command resumes what it finds there.")],
     protocol: Annotated[list[str] | None, typer.Option(help="A protocol's name; may be repeated.")] = None,
-    pairs: Annotated[int, typer.Option(help="Records in a context.")] = 64,
-    contexts: Annotated[int, typer.Option(help="Contexts; 25 or more for intervals to hold.")] = 25,
-    questions: Annotated[int | None, typer.Option(help="Records asked per context.")] = None,
-    residues: Annotated[int, typer.Option(help="Layouts per context.")] = 24,
-    seed: Annotated[int, typer.Option(help="Seed of every draw.")] = 0,
+    pairs: Annotated[int, typer.Option(help="Records in a context.", min=1)] = 64,
+    contexts: Annotated[int, typer.Option(help="Contexts; 25 or more for intervals to hold.", min=1)] = 25,
+    questions: Annotated[int | None, typer.Option(help="Records asked per context.", min=1)] = None,
+    residues: Annotated[int, typer.Option(help="Layouts per context.", min=2)] = 24,
+    seed: Annotated[int, typer.Option(help="Seed of every draw.", min=0)] = 0,
     device: Annotated[str, typer.Option(help="Where torch runs the models.")] = "cpu",
-    threads: Annotated[int, typer.Option(help="CPU threads; part of the run, as sums depend on it.")] = 2,
+    threads: Annotated[
+        int, typer.Option(help="CPU threads; part of the run, as sums depend on it.", min=1)
+    ] = 2,
     trust_remote_code: Annotated[bool, typer.Option(help="Run code that a checkpoint brings along.")] = False,
 ) -> None:
     """Ask every model every question at every residue, and log the answers in a run folder."""

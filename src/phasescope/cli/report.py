@@ -13,8 +13,8 @@ from ..report import build_report, summary
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders that `measure` wrote.")],
     out: Annotated[Path | None, typer.Option(help="Where to write; needed for several runs.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of permutations and resamples.")] = 0,
-    draws: Annotated[int, typer.Option(help="Permutations per test.")] = 2000,
+    seed: Annotated[int, typer.Option(help="Seed of permutations and resamples.", min=0)] = 0,
+    draws: Annotated[int, typer.Option(help="Permutations per test.", min=20)] = 2000,
 ) -> None:
     """Analyse runs and write report.html, findings.json and observations.parquet; needs no torch."""
     page = build_report(runs, out, seed=seed, draws=draws)

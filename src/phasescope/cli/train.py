@@ -29,11 +29,11 @@ def train(
     heads: Annotated[int, typer.Option(help="Query heads per layer.")] = 4,
     layers: Annotated[int, typer.Option(help="Layers.")] = 2,
     hidden_size: Annotated[int, typer.Option(help="Model width.")] = 64,
-    max_pairs: Annotated[int, typer.Option(help="Records per context at which the curriculum ends.")] = 64,
+    max_pairs: Annotated[int, typer.Option(help="Records per context at which the curriculum ends.")] = 16,
     steps: Annotated[int, typer.Option(help="Optimizer steps.")] = 4000,
-    seed: Annotated[int, typer.Option(help="Seed of the weights and of every batch.")] = 0,
-    checkpoint_every: Annotated[int, typer.Option(help="Steps between checkpoints.")] = 100,
-    threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the weights and of every batch.", min=0)] = 0,
+    checkpoint_every: Annotated[int, typer.Option(help="Steps between checkpoints.", min=1)] = 100,
+    threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,
 ) -> None:
     """Train a small Qwen3 with a compressed KV cache to recall records, and measure its phase curve."""
     need("torch").set_num_threads(threads)

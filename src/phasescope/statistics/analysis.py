@@ -11,11 +11,12 @@ import numpy as np
 from ..errors import UsageError
 from ..records import Finding, Observation
 from .fold import Fold, fold_table, identified_fold, mean_rate, phase_effects, phase_rates, within_blocks
-from .intervals import Rates, clustered_t, clustered_wilson, wilson
+from .intervals import Estimate, Rates, clustered_t, clustered_wilson, wilson
 from .paired import paired_test
 from .period import CANDIDATES, Period, find_period
 from .permutation import permutation_p, permuted_sums, quadratic_form
-from .phase_effect import LOWEST, WIDEST, Estimate, phase_sd, smallest_effect, split_half
+from .phase_effect import phase_sd, smallest_effect
+from .split_half import LOWEST, WIDEST, split_half
 from .table import Coordinate, Outcome, Table, tabulate
 
 LEVEL = 0.05
@@ -30,11 +31,12 @@ METHODS = {
     "residue_rate": "mean at one residue; Wilson's interval at the effective number of trials over clusters "
     "(beside it, in the detail, plain Wilson, which takes trials as independent)",
     "worst_residue": "residue picked on one half of the clusters and measured on the other, both ways, "
-    "averaged over 32 random halvings; parametric bootstrap interval",
+    "averaged over 32 random halvings; interval for the lowest true rate by inverting a parametric bootstrap",
     "phase_sd": "SD over phases of the effects within blocks, less the variance that deleting one cluster at "
     "a time shows; interval by inverting the test of their sum of squares",
     "split_half_gap": "best and worst phase picked on one half of the clusters and measured on the other, "
-    "both ways, averaged over 32 random halvings; parametric bootstrap interval",
+    "both ways, averaged over 32 random halvings; interval for the largest true gap by inverting a "
+    "parametric bootstrap",
     "raw_gap": "largest less smallest phase effect within blocks, which noise inflates; beside it the mean "
     "and 95th percentile of the same when the layouts of whole clusters are permuted",
     "phase_test": "sum of squares over phases, without block means and a smooth trend in position; p by "
@@ -171,7 +173,10 @@ def _core(view: _View, outcome: Outcome, strides: Sequence[int]) -> Iterator[Fin
         for phase, weight in zip(view.design.phase_S, halves.weight_S, strict=True)
         if weight
     }
-    yield view.at_fold("split_half_gap", outcome, halves.estimate, detail={"picked": picked})
+    gap = halves.estimate.within(0.0, np.inf)
+    yield view.at_fold(
+        "split_half_gap", outcome, gap, detail={"picked": picked, "unclipped": halves.estimate.value}
+    )
     values_CLQ = within_blocks(view.table.outcomes[outcome], view.table, view.design.trend_NK)
     sum_DS = permuted_sums(values_CLQ, view.design.column_NS, view.rng, view.draws)
     gap_D = np.ptp(sum_DS @ view.design.inverse_SS, axis=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from scipy import stats
@@ -11,6 +12,20 @@ from .table import Floats
 
 CONFIDENCE = 0.95
 """Of every interval that is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its 95 % interval; the interval is missing where there are too few clusters for one."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+    def within(self, least: float, most: float) -> Self:
+        """Cut to the range that the quantity can have."""
+        cut = (None if x is None else min(max(x, least), most) for x in (self.value, self.low, self.high))
+        return type(self)(*cut)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,35 +1,14 @@
-"""How much the phase matters: phase SD, split-half gap and worst residue, each with an honest interval."""
+"""How much the phase matters: phase SD with its interval, and the smallest one that would have been seen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
 from scipy import optimize, stats
 
-from .intervals import CONFIDENCE, Rates, t_quantile
-from .table import Floats, Ints
-
-HALVINGS = 32
-"""Random halvings of the clusters that a split-half estimate averages over."""
-RESAMPLES = 400
-"""Draws behind the interval of a split-half estimate."""
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A value with its 95 % interval; the interval is missing where there are too few clusters for one."""
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-
-    def within(self, least: float, most: float) -> Self:
-        """Cut to the range that the quantity can have."""
-        cut = (None if x is None else min(max(x, least), most) for x in (self.value, self.low, self.high))
-        return type(self)(*cut)
+from .intervals import Estimate, Rates, t_quantile
+from .table import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,92 +128,3 @@ def smallest_effect(effects: Rates, level: float = 0.05, power: float = 0.8) -> 
     critical = stats.f.isf(level, d, df)
     shift = optimize.brentq(lambda x: stats.ncf.sf(critical, d, df, x) - power, 1e-6, 1e4)
     return float(np.sqrt(shift * noise.trace / d / phases))
-
-
-@dataclass(frozen=True, slots=True)
-class Halves:
-    """A split-half estimate and the share of picks that fell on each phase.
-
-    Attributes:
-        estimate: average over halvings and both directions.
-        weight_S: average weight of a phase in the measured quantity: +1 for a best, −1 for a worst phase of
-            a gap, +1 for the chosen residue. weight · truth is what the interval is about.
-    """
-
-    estimate: Estimate
-    weight_S: Floats
-
-
-Picks = tuple[tuple[int, Callable[..., Any]], ...]
-WIDEST: Picks = ((1, np.argmax), (-1, np.argmin))
-"""A gap: the best phase less the worst."""
-LOWEST: Picks = ((1, np.argmin),)
-"""The worst phase or residue alone."""
-
-
-def split_half(curve: Rates, picks: Picks, rng: np.random.Generator) -> Halves:
-    """Pick phases on one half of the clusters and measure them on the other, both ways, many times.
-
-    A maximum looks larger than it is when the same noise picks and measures it; here the measuring half
-    does not know the picking one. The interval is a parametric bootstrap of the error, estimate minus true
-    value at the picked phases: curves are redrawn around the estimated one, shrunk until its SD is tau,
-    with the covariance of its clusters, and halved in the same ways.
-
-    Args:
-        curve: effects or rates per phase.
-        picks: `WIDEST` or `LOWEST`.
-        rng: of halvings and resamples.
-
-    Returns:
-        the estimate in the outcome's units; without value from fewer than four clusters.
-    """
-    clusters, phases = curve.deviation_CR.shape
-    if clusters < 4 or phases < 2:
-        return Halves(Estimate(None), np.zeros(phases))
-    own_CS = curve.deviation_CR * np.sqrt((clusters - 1) / clusters)
-    first = clusters // 2
-    half_KC = rng.permuted(np.broadcast_to(np.arange(clusters) < first, (HALVINGS, clusters)), axis=1)
-    shift_KS = half_KC.astype(np.float64) @ own_CS * clusters
-    shifts = shift_KS / first, -shift_KS / (clusters - first)
-    value_1, chosen = _halved(curve.rate_R[None], shifts, picks)
-    weight_S = np.zeros(phases)
-    for sign, index_BK in chosen:
-        weight_S += sign * np.bincount(index_BK.ravel(), minlength=phases) / (2 * HALVINGS)
-    truth_S = _shrunk(curve)
-    drawn_BS = truth_S + rng.standard_normal((RESAMPLES, clusters)) @ curve.deviation_CR
-    drawn_B, redrawn = _halved(drawn_BS, shifts, picks)
-    error_B = drawn_B - sum(sign * truth_S[index].mean(axis=-1) for sign, index in redrawn) / 2
-    error_B *= t_quantile(clusters - 1) / stats.norm.isf((1 - CONFIDENCE) / 2)
-    value = float(value_1[0])
-    high, low = value - np.quantile(error_B, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Halves(Estimate(value, float(low), float(high)), weight_S)
-
-
-def _halved(
-    curve_BS: Floats, shifts: tuple[Floats, Floats], picks: Picks
-) -> tuple[Floats, list[tuple[int, Ints]]]:
-    """Average over halvings of what either half measures at the phases that the other picks.
-
-    Returns:
-        the average for each curve, and each sign with the phases that were picked, [B, K].
-    """
-    one_BKS, other_BKS = (curve_BS[:, None, :] + shift_KS for shift_KS in shifts)
-    value_B, chosen = np.zeros(len(curve_BS)), []
-    for sign, choose in picks:
-        for picking_BKS, measuring_BKS in ((one_BKS, other_BKS), (other_BKS, one_BKS)):
-            index_BK = choose(picking_BKS, axis=-1)
-            measured_BK = np.take_along_axis(measuring_BKS, index_BK[..., None], axis=-1)[..., 0]
-            value_B += sign * measured_BK.mean(axis=-1) / 2
-            chosen.append((sign, index_BK))
-    return value_B, chosen
-
-
-def _shrunk(curve: Rates) -> Floats:
-    """The curve with its spread reduced from what was seen to what is left without noise."""
-    mean = curve.rate_R.mean()
-    effect_S = curve.rate_R - mean
-    deviation_CS = curve.deviation_CR - curve.deviation_CR.mean(axis=1, keepdims=True)
-    seen = float(effect_S @ effect_S)
-    left = max(seen - float((deviation_CS**2).sum()), 0.0)
-    shrunk_S: Floats = mean + effect_S * np.sqrt(left / seen if seen > 0 else 0.0)
-    return shrunk_S

@@ -6,12 +6,12 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from accelerate import Accelerator, PartialState
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from ..errors import UsageError
@@ -40,7 +40,8 @@ class Training(Record):
         promote: running loss, in nats, below which the number of pairs doubles.
         lr_matrices: Muon's step size, for the weight matrices of the layers.
         embedding_std: standard deviation of the token embeddings at the start.
-        lr_rest: AdamW's step size, for embeddings, norms, gates and biases.
+        lr_gates: AdamW's step size for the compressors' gates and slot biases.
+        lr_rest: AdamW's step size for all other parameters: embeddings, head and norms.
         warmup, decay: steps of linear warm-up, and the last fraction of steps, in which the step sizes fall
             linearly to zero.
         seed: seeds the weights and every batch.
@@ -58,14 +59,23 @@ class Training(Record):
     rows: int = Field(default=48, ge=1)
     queries: int = Field(default=768, ge=1)
     first_pairs: int = Field(default=4, ge=1)
-    max_pairs: int = Field(default=64, ge=1)
+    max_pairs: int = Field(default=16, ge=1)
     promote: float = Field(default=2.0, gt=0)
     lr_matrices: float = Field(default=0.01, gt=0)
+    lr_gates: float = Field(default=0.004, gt=0)
     lr_rest: float = Field(default=0.004, gt=0)
     embedding_std: float = Field(default=1.0, gt=0)
     warmup: int = Field(default=20, ge=0)
     decay: float = Field(default=0.2, ge=0, le=1)
     seed: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _shape_fits(self) -> Self:
+        if self.heads % self.kv_heads:
+            raise ValueError(f"{self.heads} query heads cannot share {self.kv_heads} KV heads evenly")
+        if self.head_dim % 2:
+            raise ValueError(f"head_dim {self.head_dim} is odd; rotary embedding turns pairs of channels")
+        return self
 
     def rows_at(self, pairs: int) -> int:
         """Sequences per step at a stage of the curriculum."""
@@ -218,13 +228,17 @@ def _loss(model: Any, ids_BT: Tensor, labels_BT: Tensor) -> tuple[Tensor, Tensor
 def _optimizers(model: torch.nn.Module, settings: Training) -> list[torch.optim.Optimizer]:
     """Muon for the matrices inside the layers, AdamW for all other parameters."""
     matrices: list[Tensor] = []
+    gates: list[Tensor] = []
     rest: list[Tensor] = []
     for name, param in model.named_parameters():
-        inner = "layers" in name and "compressor" not in name and param.ndim == 2
-        (matrices if inner else rest).append(param)
+        inner = "layers" in name and param.ndim == 2
+        (gates if ".compressor." in name else matrices if inner else rest).append(param)
+    groups = [{"params": rest, "lr": settings.lr_rest}, {"params": gates, "lr": settings.lr_gates}]
     optimizers: list[torch.optim.Optimizer] = [
         Muon(matrices, lr=settings.lr_matrices),
-        torch.optim.AdamW(rest, lr=settings.lr_rest, betas=(0.9, 0.95), weight_decay=0.0),
+        torch.optim.AdamW(
+            [group for group in groups if group["params"]], betas=(0.9, 0.95), weight_decay=0.0
+        ),
     ]
     for optimizer in optimizers:
         for group in optimizer.param_groups:

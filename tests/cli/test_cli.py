@@ -1,0 +1,102 @@
+"""The command line as a user meets it: every command in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from phasescope import zoo
+
+RUN = [sys.executable, "-c", "from phasescope.cli import main; main()"]
+SMALL = ["--pairs", "12", "--contexts", "3", "--threads", "1"]
+
+
+def phasescope(*arguments, code=0, cwd=None, blocked=()):
+    """Run the command line; `blocked` packages cannot be imported, as in a base install."""
+    block = "".join(f"sys.modules[{name!r}] = None; " for name in blocked)
+    command = [
+        sys.executable,
+        "-c",
+        f"import sys; {block}from phasescope.cli import main; main()",
+        *arguments,
+    ]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_list_names_the_zoo_and_the_catalogs_without_torch():
+    """A base install can still say what there is."""
+    said = phasescope("list", blocked=["torch", "transformers"])
+    for name in [*zoo.names(), "scalar_gate", "in_sequence", "planted"]:
+        assert name in said
+
+
+def test_measure_then_report_then_report_side_by_side(tmp_path):
+    """Two runs, a page each, and one page for both; the report needs no torch."""
+    control, model = zoo.names()[0], zoo.names()[-1]
+    phasescope("measure", model, control, "--out", "one", *SMALL, cwd=tmp_path)
+    phasescope("measure", model, "--protocol", "query", "--out", "two", *SMALL, cwd=tmp_path)
+    said = phasescope("report", "one", "--draws", "200", cwd=tmp_path, blocked=["torch", "transformers"])
+    assert "one/report.html" in said
+    findings = json.loads((tmp_path / "one" / "findings.json").read_text())["findings"]
+    assert {finding["arm"] for finding in findings} == {model, control}
+    phasescope("report", "one", "two", "--out", "both", "--draws", "200", cwd=tmp_path)
+    assert (tmp_path / "both" / "report.html").stat().st_size > 10_000
+
+
+def test_measuring_again_changes_nothing_and_other_settings_are_refused(tmp_path):
+    """The same command resumes a finished run; a different one does not overwrite it."""
+    model = zoo.names()[0]
+    phasescope("measure", model, "--out", "run", *SMALL, cwd=tmp_path)
+    before = (tmp_path / "run" / "observations.jsonl").read_bytes()
+    phasescope("measure", model, "--out", "run", *SMALL, cwd=tmp_path)
+    said = phasescope("measure", model, "--out", "run", *SMALL, "--seed", "1", code=2, cwd=tmp_path)
+    assert "seed" in said
+    assert (tmp_path / "run" / "observations.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["measure", "no-such-model", "--out", "x"], "no-such-model"),
+        (["measure", "{model}", "--out", "x", "--protocol", "prefx"], "did you mean 'prefix'"),
+        (["measure", "{model}", "--out", "x", "--pairs", "0"], "pairs is 0"),
+        (["measure", "{model}", "--out", "x", "--pairs", "500"], "500 pairs"),
+        (["measure", "{model}", "--out", "x", "--threads", "0"], "threads"),
+        (["measure", "{model}", "--out", "x", "--device", "abacus"], "abacus"),
+        (["measure", "{model}", "--out", "x", "--seed", "-1"], "seed"),
+        (["measure", "{model}"], "--out"),
+        (["report", "nowhere"], "nowhere"),
+        (["report"], "RUNS"),
+        (["train", "--out", "x", "--compressor", "scaler", "--steps", "1"], "scalar_gate"),
+        (["train", "--out", "x", "--compressor", "uniform", "--width", "0", "--steps", "1"], "at least 1"),
+        (["train", "--out", "x", "--steps", "0"], "steps"),
+        (["train", "--out", "x", "--heads", "3", "--kv-heads", "2", "--steps", "1"], "heads"),
+        (["demo", "--sed", "1"], "--sed"),
+        (["dmo"], "dmo"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path, arguments, said):
+    """What was given, what is allowed; nothing written."""
+    model = zoo.names()[0]
+    error = phasescope(*(word.format(model=model) for word in arguments), code=2, cwd=tmp_path)
+    assert said in error
+    assert not (tmp_path / "x" / "observations.jsonl").exists()
+
+
+def test_a_command_without_its_extra_says_which_one_to_install(tmp_path):
+    """In a base install, measuring and training name the extra."""
+    for command in (["measure", "any", "--out", "x"], ["train", "--out", "x"], ["demo"]):
+        said = phasescope(*command, code=2, cwd=tmp_path, blocked=["torch", "transformers", "accelerate"])
+        assert "pip install 'phasescope[models]'" in said

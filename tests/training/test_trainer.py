@@ -1,0 +1,117 @@
+"""Training: learns, resumes to the same bits after a kill, and shares a step over processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from phasescope import UsageError
+from phasescope.models import Compression
+from phasescope.synthetic import RetrievalVocabulary
+from phasescope.training import RetrievalTask, Training, train
+
+SMALL = {
+    "compression": Compression(compressor="scalar_gate", width=4, stride=4),
+    "task": RetrievalTask(vocabulary=RetrievalVocabulary.contiguous(4, 8, 8), fillers=8),
+    "width": 32,
+    "heads": 2,
+    "kv_heads": 1,
+    "head_dim": 16,
+    "feed_forward": 32,
+    "rows": 16,
+    "max_pairs": 8,
+}
+SCRIPT = """
+import sys, torch
+from pathlib import Path
+from phasescope.training import Training, train
+torch.set_num_threads(1)
+train(Training.model_validate_json(sys.argv[1]), Path(sys.argv[2]), every=5)
+"""
+
+
+def weights(folder):
+    return (folder / "model.safetensors").read_bytes()
+
+
+def start(settings, out, *prefix):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [*(prefix or (sys.executable,)), "-c", SCRIPT] if not prefix else [*prefix]
+    return subprocess.Popen(
+        [*command, settings.model_dump_json(), str(out)],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_a_small_model_learns_and_the_curriculum_moves_on(tmp_path):
+    """In 150 steps the loss falls far below the ln 8 = 2.08 of not reading the context, and pairs double."""
+    progress = train(Training(**SMALL, first_pairs=2, promote=1.6, steps=150, decay=0.5), tmp_path)
+    assert progress.pairs == 4
+    assert progress.loss < 1.9
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [100, 150]
+    model = AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert model.config.plan == SMALL["compression"]
+
+
+def test_a_run_killed_twice_ends_with_the_same_bits(tmp_path):
+    """SIGKILL in mid-run, twice, then the same command: weights equal an uninterrupted run's."""
+    settings = Training(**SMALL, steps=60)
+    whole = start(settings, tmp_path / "whole")
+    assert whole.wait(120) == 0, whole.stderr.read()
+    log = tmp_path / "cut" / "log.jsonl"
+    for seen in (2, 5):
+        process = start(settings, tmp_path / "cut")
+        while process.poll() is None and (not log.exists() or len(log.read_text().splitlines()) < seen):
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert not (tmp_path / "cut" / "model.safetensors").exists(), "the run was over before it was killed"
+    last = start(settings, tmp_path / "cut")
+    assert last.wait(120) == 0, last.stderr.read()
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
+    steps = [json.loads(line)["step"] for line in log.read_text().splitlines()]
+    assert steps == list(range(5, 65, 5))
+
+
+def test_two_processes_reach_the_weights_of_one_to_rounding(tmp_path):
+    """Torchrun with two gloo ranks shares the rows of each step."""
+    settings = Training(**SMALL, steps=20)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    one = start(settings, tmp_path / "one")
+    run = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    two = start(settings, tmp_path / "two", *run, str(tmp_path / "script.py"))
+    for process in (one, two):
+        _, said = process.communicate(timeout=240)
+        assert process.returncode == 0, said.decode()
+    a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    assert max(float((a[name] - b[name]).abs().max()) for name in a) < 1e-3
+    losses = [
+        [json.loads(line)["loss"] for line in (tmp_path / name / "log.jsonl").read_text().splitlines()]
+        for name in ("one", "two")
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_a_folder_of_other_settings_and_uneven_shares_are_refused(tmp_path):
+    """Nothing is overwritten."""
+    train(Training(**SMALL, steps=1), tmp_path)
+    before = weights(tmp_path)
+    with pytest.raises(UsageError, match="other settings"):
+        train(Training(**SMALL, steps=2), tmp_path)
+    assert weights(tmp_path) == before
+
+
+@pytest.mark.parametrize("wrong", [{"steps": 0}, {"lr_matrices": -1.0}, {"kv_head": 2}])
+def test_wrong_settings_are_one_clear_line(wrong):
+    """The field and the value are named."""
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        Training.checked(**wrong)

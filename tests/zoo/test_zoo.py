@@ -1,0 +1,40 @@
+"""The shipped checkpoints are what their cards say."""
+
+import json
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from phasescope import UnknownNameError, zoo
+
+
+def test_the_zoo_holds_a_control_and_the_grids_of_the_family():
+    """Full attention, W4/S4, W8/S4 and W8/S8 with few KV heads, and W8/S8 with four."""
+    plans = {name: zoo.card(name)["compression"] for name in zoo.names()}
+    grids = {(p["width"], p["stride"]) if p else None for p in plans.values()}
+    assert grids == {None, (4, 4), (8, 4), (8, 8)}
+    assert plans[zoo.names()[0]] is None
+    assert {zoo.card(name)["kv_heads"] for name in zoo.names()} >= {1, 2, 4}
+
+
+@pytest.mark.parametrize("name", zoo.names())
+def test_a_checkpoint_loads_and_is_small_and_its_card_fits_it(name):
+    """Card and configuration agree; weights are safetensors of at most 2 MB and nothing else is shipped."""
+    folder, card = zoo.folder(name), zoo.card(name)
+    files = {path.name for path in folder.iterdir()}
+    assert files == {"config.json", "generation_config.json", "model.safetensors", "card.json"}
+    assert (folder / "model.safetensors").stat().st_size < 2e6
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["compression"] == card["compression"]
+    assert config["num_key_value_heads"] == card["kv_heads"]
+    assert card["command"].startswith("phasescope train ")
+    assert len(card["phase"]["phases"]) == card["phase"]["folded_by"]
+    assert torch.isfinite(model(input_ids=torch.arange(30)[None]).logits).all()
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    """The error is of help."""
+    with pytest.raises(UnknownNameError, match=zoo.names()[0]):
+        zoo.folder("w9s9")
