@@ -117,7 +117,7 @@ def main() -> None:
     print(f"{backend.name}: {len(trials)} probes, {len(trials[0].prompt_ids)} tokens each")
     print(f"shared prefill:       {shared_tokens:7.1f} tokens, {shared_seconds * 1e3:.3f} ms per probe")
     print(
-        f"one prompt per probe: {single_tokens:7.1f} tokens, {single_seconds * 1e3:.3f} ms, {rows} rows a batch"
+        f"one prompt per probe: {single_tokens:7.1f} tokens, {single_seconds * 1e3:.3f} ms in rows of {rows}"
     )
     facts = {
         "tokens_ratio": round(single_tokens / shared_tokens, 2),

@@ -19,6 +19,7 @@ from .statistics import analyse
 Report = Callable[[int, int], None]
 DEMO_PROTOCOLS = ("prefix", "in_sequence")
 DEMO_SEED = 0
+DEFAULT_PAIRS = 64
 
 
 def checkpoint(model: str) -> tuple[str, Path]:
@@ -41,6 +42,7 @@ def measure(
     out: Path,
     *,
     seed: int,
+    pairs: int | None = None,
     report: Report = lambda done, total: None,
     device: str = "cpu",
     trust_remote_code: bool = False,
@@ -53,17 +55,21 @@ def measure(
         protocols: names of the protocol catalog.
         out: the run folder.
         seed: of every draw.
+        pairs: records in a context; by default what the models' cards say they were trained on (the fewest,
+            where they differ), 64 for models without a card.
         report: told the trials that are done, and all.
         device: where the models run.
         trust_remote_code: allow a checkpoint to run code of its own.
-        **sizes: settings of the protocols: pairs, contexts, questions, residues, margin.
+        **sizes: further settings of the protocols: contexts, questions, residues, margin.
 
     Raises:
         UsageError: for unknown names or settings that do not fit.
     """
+    checkpoints = [checkpoint(model) for model in models]
+    sizes["pairs"] = min(trained_pairs(folder) for _, folder in checkpoints) if pairs is None else pairs
     asked = {name: PROTOCOLS.load(name)(**sizes) for name in protocols}
     arms = []
-    for name, folder in map(checkpoint, models):
+    for name, folder in checkpoints:
         backend = TransformersBackend.load(
             folder, name=name, device=device, trust_remote_code=trust_remote_code
         )
@@ -72,6 +78,12 @@ def measure(
             for label, protocol in asked.items()
         ]
     run(arms, out, seed, report)
+
+
+def trained_pairs(folder: Path) -> int:
+    """How many records a checkpoint's card says it was trained on; 64 without a card."""
+    path = folder / "card.json"
+    return int(read_json(path)["pairs"]) if path.exists() else DEFAULT_PAIRS
 
 
 def demo(out: Path, *, seed: int = DEMO_SEED, report: Report = lambda done, total: None) -> None:
@@ -105,7 +117,7 @@ def write_card(folder: Path, *, command: str, report: Report = lambda done, tota
         "vocabulary": settings["task"]["vocabulary"],
     }
     write_atomic(folder / "card.json", dump_json(card))
-    measure([str(folder)], ["prefix"], folder / "phase", seed=DEMO_SEED, report=report, pairs=card["pairs"])
+    measure([str(folder)], ["prefix"], folder / "phase", seed=DEMO_SEED, report=report)
     (observations,) = read_run(folder / "phase").observations.values()
     plan = card["compression"]
     findings = analyse(

@@ -367,6 +367,17 @@ def test_a_tokenizer_with_too_few_words_and_a_folder_without_one_say_what_to_do(
         folder_vocabulary(tmp_path)
 
 
+def test_by_default_a_forward_holds_what_fits_the_memory() -> None:
+    """1 GiB of keys and values: all of 65,536 tokens of a tiny model, fewer of a wide one; on record."""
+    tiny, wide = qwen3(), qwen3()
+    wide.config.head_dim, wide.config.num_key_value_heads = (
+        1024,
+        16,
+    )  # 2 × 2 layers × 16 heads × 4 KiB a token
+    assert backend(tiny).describe()["max_tokens"] == 65536
+    assert backend(wide).describe()["max_tokens"] == 2**30 // (2 * 2 * 16 * 4096)
+
+
 def test_a_forward_must_hold_something() -> None:
     """`max_tokens` of 0 is refused."""
     with pytest.raises(UsageError, match="max_tokens is 0"):

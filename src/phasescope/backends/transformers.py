@@ -56,7 +56,8 @@ class TransformersBackend:
         name: what a report calls it.
         grids: the window grids of its KV cache; by default those of our own models, unknown for others.
         max_tokens: the most tokens of context that one forward may hold, over all its rows; it bounds
-            the memory. A single prompt may be longer.
+            the memory. By default what fills 1 GiB of raw KV cache, and at most 65,536. A single prompt
+            may be longer.
         share_prefix: False reads every prompt whole, as a reference for tests and benchmarks.
 
     Attributes:
@@ -70,14 +71,14 @@ class TransformersBackend:
         *,
         name: str,
         grids: Sequence[WindowGrid] | None = None,
-        max_tokens: int = 16384,
+        max_tokens: int | None = None,
         share_prefix: bool = True,
     ) -> None:
-        if max_tokens < 1:
+        if max_tokens is not None and max_tokens < 1:
             raise UsageError(f"max_tokens is {max_tokens}; give at least 1")
         self.model = model.eval()
         self.name = name
-        self.max_tokens = max_tokens
+        self.max_tokens = _tokens_that_fit(model) if max_tokens is None else max_tokens
         self.share_prefix = share_prefix
         self.tokens = 0
         self._vocabulary = vocabulary
@@ -109,6 +110,10 @@ class TransformersBackend:
         Raises:
             UsageError: if the folder holds no checkpoint that can be loaded whole.
         """
+        try:
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            raise UsageError(f"cannot use device {device!r}: {_first_line(error)}") from None
         folder = Path(path)
         if not any(folder.glob("*.safetensors")):
             raise UsageError(f"{path} holds no *.safetensors; give a folder that save_pretrained wrote")
@@ -342,6 +347,15 @@ def _grids_of(config: Any) -> list[WindowGrid] | None:
         return []
     by_layer = config.plan.grids(config.num_hidden_layers, config.num_key_value_heads)
     return list(dict.fromkeys(grid for grids in by_layer for grid in grids))
+
+
+def _tokens_that_fit(model: Any) -> int:
+    """How many tokens a raw KV cache of 1 GiB holds, at most 65,536: beyond that a forward gets no faster."""
+    config = model.config
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    channels = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    token_bytes = 2 * config.num_hidden_layers * heads * channels * model.dtype.itemsize
+    return int(min(2**16, max(1, 2**30 // token_bytes)))
 
 
 def _first_line(error: Exception) -> str:

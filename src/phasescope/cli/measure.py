@@ -15,7 +15,9 @@ def measure(
     models: Annotated[list[str], typer.Argument(help="Zoo names or checkpoint folders; name a control too.")],
     out: Annotated[Path, typer.Option(help="The run folder; the same command resumes what it finds there.")],
     protocol: Annotated[list[str] | None, typer.Option(help="A protocol's name; may be repeated.")] = None,
-    pairs: Annotated[int, typer.Option(help="Records in a context.", min=1)] = 64,
+    pairs: Annotated[
+        int | None, typer.Option(help="Records in a context; by default as many as the cards name.", min=1)
+    ] = None,
     contexts: Annotated[int, typer.Option(help="Contexts; 25 or more for intervals to hold.", min=1)] = 25,
     questions: Annotated[int | None, typer.Option(help="Records asked per context.", min=1)] = None,
     residues: Annotated[int, typer.Option(help="Layouts per context.", min=2)] = 24,

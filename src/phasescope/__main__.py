@@ -1,0 +1,5 @@
+"""`python -m phasescope`: the command line."""
+
+from .cli import main
+
+main()
