@@ -12,14 +12,16 @@ from . import zoo
 from .backends.transformers import TransformersBackend
 from .catalog import PROTOCOLS
 from .errors import UsageError
-from .records import dump_json, read_json, write_atomic
+from .records import Finding, dump_json, read_json, write_atomic
 from .runner import Arm, read_run, run
 from .statistics import analyse
 
 Report = Callable[[int, int], None]
 DEMO_PROTOCOLS = ("prefix", "in_sequence")
 DEMO_SEED = 0
+DEMO_CONTEXTS = 48  # two full rounds of the 24 offsets
 DEFAULT_PAIRS = 64
+CONTROL_FOLD = 24
 
 
 def checkpoint(model: str) -> tuple[str, Path]:
@@ -88,7 +90,7 @@ def trained_pairs(folder: Path) -> int:
 
 def demo(out: Path, *, seed: int = DEMO_SEED, report: Report = lambda done, total: None) -> None:
     """Measure every model that ships with the package under both paddings of key-value retrieval."""
-    measure(zoo.names(), DEMO_PROTOCOLS, out, seed=seed, report=report)
+    measure(zoo.names(), DEMO_PROTOCOLS, out, seed=seed, report=report, contexts=DEMO_CONTEXTS)
 
 
 def write_card(folder: Path, *, command: str, report: Report = lambda done, total: None) -> dict[str, Any]:
@@ -117,28 +119,34 @@ def write_card(folder: Path, *, command: str, report: Report = lambda done, tota
         "vocabulary": settings["task"]["vocabulary"],
     }
     write_atomic(folder / "card.json", dump_json(card))
-    measure([str(folder)], ["prefix"], folder / "phase", seed=DEMO_SEED, report=report)
-    (observations,) = read_run(folder / "phase").observations.values()
-    plan = card["compression"]
-    findings = analyse(
-        observations,
-        stride=plan and plan["stride"],
-        fold=plan["stride"] if plan else 24,
-        rng=np.random.default_rng(DEMO_SEED),
+    measure(
+        [str(folder)], DEMO_PROTOCOLS, folder / "phase", seed=DEMO_SEED, report=report, contexts=DEMO_CONTEXTS
     )
-    spoken = {finding.name: finding for finding in findings if finding.outcome == "accuracy"}
-    sd, mean, period = spoken["phase_sd"], spoken["mean_accuracy"], spoken["period"]
-    card["phase"] = {
-        "protocol": "prefix",
-        "pairs": card["pairs"],
-        "contexts": mean.n_clusters,
-        "mean_accuracy": mean.value,
-        "phase_sd": sd.value,
-        "low": sd.low,
-        "high": sd.high,
-        "folded_by": sd.stride,
-        "period": period.value,
-        "phases": [f.value for f in findings if f.name == "phase_rate" and f.outcome == "accuracy"],
-    }
+    plan, measured = card["compression"], {}
+    for arm, observations in read_run(folder / "phase").observations.items():
+        findings = analyse(
+            observations,
+            stride=plan and plan["stride"],
+            fold=plan["stride"] if plan else CONTROL_FOLD,
+            rng=np.random.default_rng(DEMO_SEED),
+        )
+        measured[arm.rpartition("/")[2]] = _summary(findings)
+    card["measured"] = measured
     write_atomic(folder / "card.json", dump_json(card))
     return card
+
+
+def _summary(findings: Sequence[Finding]) -> dict[str, Any]:
+    """What a card keeps of the findings of one protocol."""
+    accuracy = [finding for finding in findings if finding.outcome == "accuracy"]
+    named = {finding.name: finding for finding in accuracy}
+    return {
+        "contexts": named["mean_accuracy"].n_clusters,
+        "mean_accuracy": named["mean_accuracy"].value,
+        "phase_sd": named["phase_sd"].value,
+        "low": named["phase_sd"].low,
+        "high": named["phase_sd"].high,
+        "folded_by": named["phase_sd"].stride,
+        "period": named["period"].value,
+        "phases": [finding.value for finding in accuracy if finding.name == "phase_rate"],
+    }

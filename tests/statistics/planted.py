@@ -49,7 +49,7 @@ class Design:
 
     clusters: int = 25
     layouts: int = 24
-    questions: int = 12
+    questions: int = 8
     block_sd: float = 0.7
     cluster_sd: float = 0.4
     layout_sd: float = 0.5

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Console
 from rich.table import Table
 
@@ -12,24 +14,20 @@ from ..catalog import BACKENDS, COMPRESSORS, PROTOCOLS
 def list_names() -> None:
     """List the zoo's models, compressors, protocols and backends."""
     console = Console(soft_wrap=True)
-    table = Table(title="zoo", title_justify="left")
-    for column in ("model", "grid", "KV heads", "trained on pairs", "accuracy", "phase SD"):
+    table = Table(title="zoo: accuracy and phase SD in points, by protocol", title_justify="left")
+    for column in ("model", "grid", "KV heads", "pairs", "prefix", "in_sequence"):
         table.add_column(column)
     for name in zoo.names():
         card = zoo.card(name)
         plan = card["compression"]
-        grid = (
-            "full attention" if plan is None else f"W{plan['width']}/S{plan['stride']} {plan['compressor']}"
-        )
-        phase = card["phase"]
-        table.add_row(
-            name,
-            grid,
-            str(card["kv_heads"]),
-            str(card["pairs"]),
-            f"{phase['mean_accuracy']:.1%}",
-            f"{phase['phase_sd']:.1%} ({phase['low']:.1%} to {phase['high']:.1%})",
-        )
+        grid = f"W{plan['width']}/S{plan['stride']} {plan['compressor']}" if plan else "full attention"
+        found = [_found(card["measured"][protocol]) for protocol in ("prefix", "in_sequence")]
+        table.add_row(name, grid, str(card["kv_heads"]), str(card["pairs"]), *found)
     console.print(table)
     for kind in (COMPRESSORS, PROTOCOLS, BACKENDS):
         console.print(f"{kind.kind}s: {', '.join(kind.names())}")
+
+
+def _found(measured: dict[str, Any]) -> str:
+    low, value, high = (100 * measured[name] for name in ("low", "phase_sd", "high"))
+    return f"{measured['mean_accuracy']:.1%}, {value:.1f} ({low:.1f} to {high:.1f})"

@@ -69,8 +69,8 @@ def train(
             command=shlex.join(["phasescope", *sys.argv[1:]]),
             report=lambda done, total: progress.update(task, completed=done, total=total),
         )
-    phase = card["phase"]
-    print(
-        f"{out}: accuracy {phase['mean_accuracy']:.1%} at {phase['pairs']} pairs, "
-        f"phase SD {phase['phase_sd']:.1%} ({phase['low']:.1%} to {phase['high']:.1%})"
-    )
+    for protocol, found in card["measured"].items():
+        print(
+            f"{out}: {protocol}: accuracy {found['mean_accuracy']:.1%} at {card['pairs']} pairs, "
+            f"phase SD {found['phase_sd']:.1%} ({found['low']:.1%} to {found['high']:.1%})"
+        )

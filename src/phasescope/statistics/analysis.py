@@ -45,7 +45,7 @@ METHODS = {
     "detail, the chi-squared p, for independent blocks only)",
     "period": "smallest p over candidate strides of the phase fold and of a single phase, without block means "
     "and a cubic trend; its p by permuting the layouts of whole clusters; named is the smallest stride that "
-    "its multiples do not improve (p < 0.01)",
+    "its multiples do not improve (p ≤ 0.002)",
     "smallest_detectable_effect": "phase SD that the phase test at 5 % would have found with 80 % power, "
     "from the noise over clusters",
 }

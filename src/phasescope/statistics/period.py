@@ -16,8 +16,8 @@ CANDIDATES = (*range(2, 17), 32, 64, 128)
 """Strides that are looked for besides the model's own."""
 SIGNIFICANT = 0.05
 """Global p up to which there is a period."""
-IMPROVES = 0.01
-"""p up to which a multiple improves on a stride; strict, since every alarm would name a multiple."""
+IMPROVES = 0.002
+"""p up to which a multiple improves on a stride; strict, because a false alarm would name the multiple."""
 
 
 @dataclass(frozen=True)
@@ -183,4 +183,4 @@ def _improved(
     ends = np.cumsum([column_NS.shape[1] for column_NS in residual])[:-1]
     for column_NS, sum_DS in zip(residual, np.split(sum_DK, ends, axis=1), strict=True):
         surprises.append(_surprise(quadratic_form(sum_DS, inverse(column_NS.T @ column_NS))))
-    return permutation_p(np.max(surprises, axis=0)) <= IMPROVES
+    return permutation_p(np.max(surprises, axis=0)) <= max(IMPROVES, 1 / (1 + draws))
