@@ -70,7 +70,7 @@ class Case:
 
 
 WIDE = Design(layouts=32, questions=6)
-LONG = Design(layouts=128, questions=3)
+LONG = Design(layouts=128, questions=2)
 OWN = replace(CLUSTERED, own_layouts=True)
 CROWDED = replace(CLUSTERED, questions=48)
 
@@ -110,7 +110,8 @@ def cases() -> list[Case]:
         Case("clusters, own layouts, S=6, slope 20", slope(6, 0.2), OWN, strong=True),
         Case("clusters, S=5, slope 20", slope(5, 0.2), CLUSTERED, strong=True),
         Case("clusters, 32 layouts, S=16, flat", flat(16), WIDE),
-        Case("clusters, 32 layouts, S=16, sine 20", sine(16, 0.2), WIDE, strong=True),
+        Case("clusters, 32 layouts, S=16, sine 20", sine(16, 0.2), WIDE),
+        Case("clusters, 32 layouts, S=16, sine 40", sine(16, 0.4), WIDE, strong=True),
         Case("clusters, 32 layouts, S=16, one bad phase 40", one_bad_phase(16, 0.4), WIDE, strong=True),
         Case("clusters, 128 layouts, S=128, flat", flat(128), LONG),
         Case("clusters, 128 layouts, S=128, slope 20", slope(128, 0.2), LONG),

@@ -82,7 +82,9 @@ def truth_logprob(curve: Floats, design: Design) -> Floats:
 def plant(curve: Floats, design: Design, rng: np.random.Generator) -> Table:
     """One run: positions as a balanced protocol draws them, right or wrong by the curve."""
     c, layouts, q = design.clusters, design.layouts, design.questions
-    start_C11 = rng.permutation((np.arange(c) * layouts // c + rng.integers(layouts)) % layouts)[:, None, None]
+    start_C11 = rng.permutation((np.arange(c) * layouts // c + rng.integers(layouts)) % layouts)[
+        :, None, None
+    ]
     step_1L1 = np.arange(layouts)[None, :, None]
     if design.own_layouts:
         step_1L1 = rng.permuted(np.broadcast_to(step_1L1, (c, layouts, q)), axis=1)
