@@ -21,7 +21,12 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 def test_a_python_snippet_runs(tmp_path, snippet):
     """Exit code 0 and something printed."""
     done = subprocess.run(
-        [sys.executable, "-c", snippet], capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT, check=False
+        [sys.executable, "-c", snippet],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
@@ -34,7 +39,12 @@ def test_the_commands_run_in_order(tmp_path):
         words = shlex.split(re.sub(r"--steps \d+", "--steps 3", command))
         assert words[0] == "phasescope"
         done = subprocess.run(
-            [sys.executable, "-m", *words], capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT, check=False
+            [sys.executable, "-m", *words],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=ENVIRONMENT,
+            check=False,
         )
         assert done.returncode == 0, f"{command}\n{done.stderr}"
     assert (tmp_path / "runs" / "first" / "report.html").exists()

@@ -11,7 +11,8 @@ def test_orthogonal_moves_all_singular_values_near_one(shape):
     """Matrices of any aspect, stacked, keep their singular vectors and lose their scale."""
     x = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     values = torch.linalg.svdvals(orthogonal(x))
-    assert values.min() > 0.3 and values.max() < 1.3
+    assert values.min() > 0.3
+    assert values.max() < 1.3
     u, _, v = torch.linalg.svd(x, full_matrices=False)
     rotated = u.mT @ orthogonal(x) @ v.mT
     assert (rotated - torch.diag_embed(torch.diagonal(rotated, dim1=-2, dim2=-1))).abs().max() < 1e-9
