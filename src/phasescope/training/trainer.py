@@ -136,7 +136,8 @@ def train(
     Raises:
         UsageError: if `out` holds a run of other settings, or the sequences of a step cannot be shared evenly.
     """
-    accelerator = Accelerator()
+    # Without a GPU accelerate must be told so, or the processes of `torchrun` never find each other.
+    accelerator = Accelerator(cpu=not torch.accelerator.is_available())
     _check_shares(settings, accelerator.num_processes)
     if accelerator.is_main_process:
         _claim(out, settings)
