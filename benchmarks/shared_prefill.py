@@ -17,9 +17,7 @@ import torch
 
 from phasescope import Reply, Trial, zoo
 from phasescope.backends.transformers import TransformersBackend
-from phasescope.models import CompressedQwen3Config, CompressedQwen3ForCausalLM
 from phasescope.protocols import Batch, PrefixPadding
-from phasescope.synthetic import RetrievalVocabulary
 
 BATCH_TOKENS = (
     2**11,
@@ -42,28 +40,7 @@ def load(model: str | None) -> TransformersBackend:
         for name, card in cards.items()
         if card["compression"] and (card["compression"]["width"], card["compression"]["stride"]) == (8, 8)
     ]
-    if reference:
-        return load(min(reference, key=lambda name: cards[name]["kv_heads"]))
-    return untrained()
-
-
-def untrained() -> TransformersBackend:
-    """The zoo's W8/S8 shape with random weights, which cost as much to read as trained ones."""
-    torch.manual_seed(0)
-    config = CompressedQwen3Config(
-        vocab_size=256,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        head_dim=32,
-        max_position_embeddings=1024,
-        initializer_range=0.2,
-        compression={"compressor": "scalar_gate", "width": 8, "stride": 8},
-    )
-    vocabulary = RetrievalVocabulary.contiguous(32, 96, 96)
-    return TransformersBackend(CompressedQwen3ForCausalLM(config), vocabulary, name="untrained W8/S8")
+    return load(min(reference, key=lambda name: cards[name]["kv_heads"]))
 
 
 def ask(backend: TransformersBackend, trials: Batch) -> tuple[list[Reply], float, float]:

@@ -108,7 +108,14 @@ def test_it_saves_and_loads_through_the_auto_classes(tmp_path, ids):
 def test_generate_equals_recomputing_the_whole_prompt(settings, ids):
     """Greedy and beam search over the cache give what a model without a cache gives."""
     model = build(W8S8)
-    fixed = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": 0, **settings}
+    # Without a mask, generate would take every token 0 of the prompt for padding.
+    fixed = {
+        "attention_mask": torch.ones_like(ids),
+        "max_new_tokens": 12,
+        "do_sample": False,
+        "pad_token_id": 0,
+    }
+    fixed |= settings
     assert model.generate(ids, **fixed).tolist() == model.generate(ids, use_cache=False, **fixed).tolist()
 
 

@@ -88,7 +88,8 @@ def test_the_same_observations_and_seed_give_the_same_bytes(rng):
 @pytest.mark.parametrize("clusters", [1, 2, 3, 4])
 def test_few_contexts_give_fewer_numbers_not_a_crash(rng, clusters):
     """Without clusters to compare there are no intervals; tests by permutation remain."""
-    _, found = found_in(observe(plant(slope(8, 0.3), Design(clusters=clusters), rng)))
+    loud = Design(clusters=clusters, questions=24, layout_sd=0, block_sd=0)
+    _, found = found_in(observe(plant(slope(8, 0.6, 0.5), loud, rng)))
     assert found["phase_test", "accuracy"].p_value < 0.05
     assert (found["phase_sd", "accuracy"].low is None) == (clusters == 1)
     assert (found["split_half_gap", "accuracy"].value is None) == (clusters < 4)
@@ -123,6 +124,17 @@ def test_the_models_own_stride_is_always_a_candidate(rng):
         table = plant(slope(20, 0.2), Design(clusters=5, layouts=layouts, questions=2), rng)
         _, found = found_in(observe(table), stride=20)
         assert 20 in found["period", "accuracy"].detail[listed]
+
+
+def test_a_stride_far_beyond_the_layouts_gets_no_phase_sd(rng):
+    """128 phases of which a block sees 24, from two far starts: some are never compared, and no SD is claimed."""
+    table = plant(flat(8), Design(clusters=4, questions=1), rng)
+    table.source_CLQ[:] = 64 * (np.arange(4)[:, None, None] % 2) + np.arange(24)[None, :, None]
+    findings, found = found_in(observe(table), stride=128)
+    for name in ("phase_sd", "split_half_gap", "raw_gap", "smallest_detectable_effect"):
+        assert (found[name, "accuracy"].value, found[name, "accuracy"].low) == (None, None)
+    assert 128 in found["period", "accuracy"].detail["not_testable"]
+    assert [f.name for f in findings].count("phase_rate") == 2 * 48  # accuracy and log-probability
 
 
 @pytest.mark.parametrize("settings", [{"stride": None}, {"stride": 1}, {"fold": 1}, {"candidates": [0, 4]}])

@@ -114,6 +114,7 @@ def test_phases_that_no_trial_visits_are_left_out(rng):
     table.source_CLQ[:] = 2 * table.source_CLQ
     design = identified_fold(table, "source", 4)
     assert design.phase_S.tolist() == [0, 2]
+    assert design.identified
     assert len(phase_effects(table, "accuracy", design).rate_R) == 2
 
 

@@ -51,6 +51,12 @@ def start(settings, out, *prefix):
     )
 
 
+def finish(process):
+    """Wait for a process that must succeed."""
+    _, said = process.communicate(timeout=240)
+    assert process.returncode == 0, said.decode()
+
+
 def test_a_small_model_learns_and_the_curriculum_moves_on(tmp_path):
     """In 150 steps the loss falls far below the ln 8 = 2.08 of not reading the context, and pairs double."""
     progress = train(Training(**SMALL, first_pairs=2, promote=1.6, steps=150, decay=0.5), tmp_path)
@@ -65,8 +71,7 @@ def test_a_small_model_learns_and_the_curriculum_moves_on(tmp_path):
 def test_a_run_killed_twice_ends_with_the_same_bits(tmp_path):
     """SIGKILL in mid-run, twice, then the same command: weights equal an uninterrupted run's."""
     settings = Training(**SMALL, steps=300)
-    whole = start(settings, tmp_path / "whole")
-    assert whole.wait(120) == 0, whole.stderr.read()
+    finish(start(settings, tmp_path / "whole"))
     log = tmp_path / "cut" / "log.jsonl"
     for seen in (2, 20):
         process = start(settings, tmp_path / "cut")
@@ -75,8 +80,7 @@ def test_a_run_killed_twice_ends_with_the_same_bits(tmp_path):
         process.send_signal(signal.SIGKILL)
         process.communicate()
     assert not (tmp_path / "cut" / "model.safetensors").exists(), "the run was over before it was killed"
-    last = start(settings, tmp_path / "cut")
-    assert last.wait(120) == 0, last.stderr.read()
+    finish(start(settings, tmp_path / "cut"))
     assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
     steps = [json.loads(line)["step"] for line in log.read_text().splitlines()]
     assert steps == list(range(5, 305, 5))
@@ -89,9 +93,8 @@ def test_two_processes_reach_the_weights_of_one_to_rounding(tmp_path):
     one = start(settings, tmp_path / "one")
     run = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
     two = start(settings, tmp_path / "two", *run, str(tmp_path / "script.py"))
-    for process in (one, two):
-        _, said = process.communicate(timeout=240)
-        assert process.returncode == 0, said.decode()
+    finish(one)
+    finish(two)
     a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
     assert max(float((a[name] - b[name]).abs().max()) for name in a) < 1e-3
     losses = [

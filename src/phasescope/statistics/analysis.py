@@ -141,6 +141,10 @@ class _View:
         """Phase effects within blocks at the fold."""
         return phase_effects(self.table, outcome, self.design)
 
+    def compared(self, estimate: Estimate) -> Estimate:
+        """The estimate, or none where the layouts are too few to compare every phase with every other."""
+        return estimate if self.design.identified else Estimate(None)
+
     def finding(self, name: str, outcome: Outcome, estimate: Estimate, **fields: Any) -> Finding:
         """A finding with what all of this table have in common."""
         return Finding(
@@ -173,7 +177,7 @@ def _core(view: _View, outcome: Outcome, strides: Sequence[int]) -> Iterator[Fin
         for phase, weight in zip(view.design.phase_S, halves.weight_S, strict=True)
         if weight
     }
-    gap = halves.estimate.within(0.0, np.inf)
+    gap = view.compared(halves.estimate.within(0.0, np.inf))
     yield view.at_fold(
         "split_half_gap", outcome, gap, detail={"picked": picked, "unclipped": halves.estimate.value}
     )
@@ -181,11 +185,11 @@ def _core(view: _View, outcome: Outcome, strides: Sequence[int]) -> Iterator[Fin
     sum_DS = permuted_sums(values_CLQ, view.design.column_NS, view.rng, view.draws)
     gap_D = np.ptp(sum_DS @ view.design.inverse_SS, axis=1)
     null = {"null_mean": float(gap_D[1:].mean()), "null_95": float(np.quantile(gap_D[1:], 0.95))}
-    yield view.at_fold("raw_gap", outcome, Estimate(float(gap_D[0])), detail=null)
+    yield view.at_fold("raw_gap", outcome, view.compared(Estimate(float(gap_D[0]))), detail=null)
     p_value = permutation_p(quadratic_form(sum_DS, view.design.inverse_SS))
     yield view.at_fold("phase_test", outcome, Estimate(None), p_value=p_value, detail={"draws": view.draws})
     found = find_period(view.table, outcome, view.coordinate, strides, view.rng, view.draws)
-    yield _period(view, outcome, found, smallest_effect(effects, level=LEVEL / max(len(found.tested), 1)))
+    yield _period(view, outcome, found, _smallest(view, outcome, LEVEL / max(len(found.tested), 1)))
 
 
 def _period(view: _View, outcome: Outcome, found: Period, smallest: float | None) -> Finding:
@@ -211,7 +215,7 @@ def _further(view: _View) -> Iterator[Finding]:
     paired = paired_test(view.table, "accuracy", plain, view.rng, view.draws)
     detail = {"test": paired.name, "statistic": paired.statistic, "df": paired.df, "p_chi2": paired.p_chi2}
     yield view.at_fold("paired_test", "accuracy", Estimate(None), p_value=paired.p_value, detail=detail)
-    smallest = smallest_effect(view.effects("accuracy"), LEVEL)
+    smallest = _smallest(view, "accuracy", LEVEL)
     phases = len(view.design.phase_S)
     drop = None if smallest is None else float(smallest * phases / np.sqrt(phases - 1))
     detail = {
@@ -223,6 +227,10 @@ def _further(view: _View) -> Iterator[Finding]:
     yield view.at_fold("smallest_detectable_effect", "accuracy", Estimate(smallest), detail=detail)
 
 
+def _smallest(view: _View, outcome: Outcome, level: float) -> float | None:
+    return view.compared(Estimate(smallest_effect(view.effects(outcome), level))).value
+
+
 def _mean(view: _View, outcome: Outcome) -> Finding:
     rate = mean_rate(view.table, outcome)
     low, high = _interval(rate, outcome)
@@ -232,7 +240,7 @@ def _mean(view: _View, outcome: Outcome) -> Finding:
 
 
 def _spread(view: _View, outcome: Outcome) -> Finding:
-    return view.at_fold("phase_sd", outcome, phase_sd(view.effects(outcome)))
+    return view.at_fold("phase_sd", outcome, view.compared(phase_sd(view.effects(outcome))))
 
 
 def _worst(view: _View, outcome: Outcome, residues: int) -> Iterator[Finding]:

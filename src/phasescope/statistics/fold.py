@@ -56,6 +56,11 @@ class Fold:
     inverse_SS: Floats
     trend_NK: Floats
 
+    @property
+    def identified(self) -> bool:
+        """Whether the blocks tell every phase from every other, directly or by way of others."""
+        return int(np.linalg.matrix_rank(self.inverse_SS, hermitian=True)) == len(self.phase_S) - 1
+
 
 def fold_table(table: Table, coordinate: Coordinate, modulus: int, trend: Floats) -> Fold:
     """Fold a table by a modulus.

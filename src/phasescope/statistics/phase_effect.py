@@ -119,9 +119,13 @@ def smallest_effect(effects: Rates, level: float = 0.05, power: float = 0.8) -> 
         effects: phase effects with their deviations.
         level: of the test.
         power: that the effect is to be found with.
+
+    Returns:
+        tau in the outcome's units; None from fewer than four clusters, which don't show their noise well
+        enough.
     """
     phases = len(effects.rate_R)
-    if len(effects.deviation_CR) < 2 or phases < 2:
+    if len(effects.deviation_CR) < 4 or phases < 2:
         return None
     noise = noise_of(effects)
     d, df = noise.dimensions, noise.clusters_df * noise.dimensions
