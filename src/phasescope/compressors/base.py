@@ -41,6 +41,18 @@ class Entries:
     closes_HN: Tensor
     covered_HT: Tensor
 
+    def since(self, tokens: int) -> Entries:
+        """Without the entries that were complete after the first `tokens` tokens."""
+        fresh_HN = self.closes_HN >= tokens
+        fresh_N = fresh_HN.any(dim=0)
+        return Entries(
+            key_BHND=self.key_BHND[:, :, fresh_N],
+            value_BHND=self.value_BHND[:, :, fresh_N],
+            position_HN=self.position_HN[:, fresh_N],
+            closes_HN=self.closes_HN.masked_fill(~fresh_HN, NEVER)[:, fresh_N],
+            covered_HT=self.covered_HT,
+        )
+
 
 class AbstractCompressor(nn.Module, ABC):
     """Folds the tokens of one attention layer into entries, head by head.
@@ -75,6 +87,21 @@ class AbstractCompressor(nn.Module, ABC):
     @abstractmethod
     def entries(self, key_BHTD: Tensor, value_BHTD: Tensor, state_BHTG: Tensor) -> Entries:
         """The entries whose windows are complete within these T tokens, which begin at position 0."""
+
+    def settled(self, tokens: int) -> int:
+        """Up to which position no query after the first `tokens` tokens needs a token of its own.
+
+        Each token before it is covered by a complete window and belongs to no incomplete one, in every head.
+        0 is always right; more lets a cache forget.
+        """
+        return 0
+
+    def resumes(self, position: int) -> int:
+        """From where `entries` must read to see every window that holds a token from `position` on.
+
+        Read from there, windows must fall on the same tokens as when they are read from position 0.
+        """
+        return 0
 
 
 class AbstractWindowPool(AbstractCompressor):
@@ -111,6 +138,20 @@ class AbstractWindowPool(AbstractCompressor):
             return hidden_BTE.new_empty(batch, len(self.grids), tokens, 0)
         return self.gate(hidden_BTE).view(batch, tokens, len(self.grids), self.channels).transpose(1, 2)
 
+    def settled(self, tokens: int) -> int:
+        """The first token of the earliest incomplete window.
+
+        0 where gaps lie between windows, and for a method whose entries depend on where they are read from.
+        """
+        if self.grids[0].width < self.grids[0].stride or "period" in self.breaks:
+            return 0
+        return max(0, min(grid.start(grid.closed(tokens)) for grid in self.grids))
+
+    def resumes(self, position: int) -> int:
+        """A window's width before `position`, on the grid."""
+        width, stride = self.grids[0].width, self.grids[0].stride
+        return max(0, position - width + 1) // stride * stride
+
     def weights_BHNWC(self, state_BHNWG: Tensor, real_HNW: Tensor) -> Tensor:
         """The gate's weight of each slot: over the real tokens of a window the weights sum to 1."""
         if self.gate is None:
@@ -140,6 +181,11 @@ class AbstractWindowPool(AbstractCompressor):
             closes_HN=closes_HN,
             covered_HT=first_cover(self.grids, tokens, key_BHTD.device),
         )
+
+
+def moved(closes: Tensor, start: int) -> Tensor:
+    """`closes` of tokens that begin at position `start`, where they were counted from 0."""
+    return torch.where(closes == NEVER, NEVER, closes + start)
 
 
 def window_bounds(grids: Sequence[WindowGrid], tokens: int, device: torch.device) -> tuple[Tensor, Tensor]:
