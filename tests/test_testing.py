@@ -36,7 +36,7 @@ class ForgetsTail(ScalarGate):
 
     def entries(self, key_BHTD, value_BHTD, state_BHTG):
         e = super().entries(key_BHTD, value_BHTD, state_BHTG)
-        return Entries(e.key_BHND, e.value_BHND, e.position_HN, e.closes_HN, e.covered_HT - 1)
+        return Entries(e.key_BHND, e.value_BHND, e.position_BHN, e.closes_BHN, e.covered_BHT - 1)
 
 
 class CountsWindows(ScalarGate):
@@ -45,7 +45,7 @@ class CountsWindows(ScalarGate):
     def entries(self, key_BHTD, value_BHTD, state_BHTG):
         e = super().entries(key_BHTD, value_BHTD, state_BHTG)
         index = torch.arange(1, e.key_BHND.shape[2] + 1, dtype=e.key_BHND.dtype)[:, None]
-        return Entries(e.key_BHND * index, e.value_BHND, e.position_HN, e.closes_HN, e.covered_HT)
+        return Entries(e.key_BHND * index, e.value_BHND, e.position_BHN, e.closes_BHN, e.covered_BHT)
 
 
 SCALED = "entries are scaled by their index"

@@ -10,6 +10,9 @@ import numpy.typing as npt
 
 from .errors import UsageError
 
+NEVER = 2**63 - 1
+"""`closes` of a window that does not exist, and the wait for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class WindowGrid:
@@ -72,6 +75,12 @@ class WindowGrid:
     def closed(self, tokens: int) -> int:
         """How many windows are complete once `tokens` tokens have been read."""
         return max(0, (tokens - self.width + self.shift) // self.stride + 1)
+
+    def longest_wait(self) -> int:
+        """The most tokens up to a query, its own included, that no complete window holds; `NEVER` with gaps."""
+        if self.width < self.stride:
+            return NEVER
+        return max(self.stride, self.width - self.shift) - 1
 
     def windows_of(self, position: int) -> range:
         """The windows that a token is folded into: one or more, or none when width < stride."""

@@ -117,14 +117,15 @@ def _causal(subject: _Subject) -> str:
     cut = TOKENS - 5
     early = subject.entries(subject.hidden[:, :cut], subject.payload[:, :, :, :cut])
     late = subject.entries(subject.hidden, subject.payload)
-    known = early.closes_HN < cut
-    entries = known.shape[1]
+    known = (early.closes_BHN < cut).expand(2, HEADS, -1)
+    entries = known.shape[2]
     for name in ("key_BHND", "value_BHND"):
         gap = (getattr(early, name) - getattr(late, name)[:, :, :entries]).abs()
-        if bool((gap[:, known] > EXACT).any()):
+        if bool((gap[known] > EXACT).any()):
             return f"{name} of closed entries changes when five tokens follow"
-    for name in ("position_HN", "closes_HN"):
-        if not torch.equal(getattr(early, name)[known], getattr(late, name)[:, :entries][known]):
+    for name in ("position_BHN", "closes_BHN"):
+        before, after = (getattr(read, name)[:, :, :entries].expand(known.shape) for read in (early, late))
+        if not torch.equal(before[known], after[known]):
             return f"{name} of closed entries changes when five tokens follow"
     return "" if bool(known.any()) else "no entry closes"
 
@@ -140,8 +141,8 @@ def _period(subject: _Subject) -> str:
     for window in whole:
         for name in ("key_BHND", "value_BHND"):
             gap = (getattr(plain, name)[:, :, window] - getattr(moved, name)[:, :, window + 1]).abs()
-            known = plain.closes_HN[:, window] < TOKENS
-            if bool((gap[:, known] > EXACT).any()):
+            known = (plain.closes_BHN[:, :, window] < TOKENS).expand(2, HEADS)
+            if bool((gap[known] > EXACT).any()):
                 return f"entry {window} differs from entry {window + 1} after {stride} tokens of padding"
     return "" if whole else "no window lies wholly inside the sequence"
 

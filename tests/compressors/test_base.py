@@ -54,7 +54,7 @@ def test_uniform_pools_to_the_plain_mean_and_shifted_first_windows_divide_by_the
     entries = pool.entries(key, 10 * key, pool.state_BHTG(torch.zeros(1, 8, 2)))
     assert entries.key_BHND.flatten().tolist() == [1.0, 4.5]
     assert entries.value_BHND.flatten().tolist() == [10.0, 45.0]
-    assert entries.position_HN.tolist() == [[0, 3]]
+    assert entries.position_BHN.tolist() == [[[0, 3]]]
 
 
 @pytest.mark.parametrize(("compressor", "channels"), [(ScalarGate, 1), (VectorGate, 3)])

@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config, Qwen3For
 
 from phasescope import UnknownNameError, UsageError
 from phasescope.models import CompressedQwen3Config, CompressedQwen3ForCausalLM
-from phasescope.models.attention import visible
+from phasescope.models.attention import Reads
 
 SHAPE = {
     "vocab_size": 96,
@@ -83,10 +83,11 @@ def test_attention_equals_a_loop_over_queries(ids):
 
 def test_a_tail_window_adds_the_last_tokens_raw_and_takes_nothing_away():
     """With tail n the query also reads the last n tokens, covered or not."""
-    layer = build(W8S8).model.layers[0].self_attn
+    compressor = build(W8S8).model.layers[0].self_attn.compressor
     zeros = torch.zeros(1, 2, 20, 16)
-    entries = layer.compressor.entries(zeros, zeros, torch.zeros(1, 2, 20, 1))
-    plain, tail = visible(entries, 20, 0)[0], visible(entries, 20, 5)[0]
+    entries = compressor.entries(zeros, zeros, torch.zeros(1, 2, 20, 1))
+    reads = Reads(zeros, zeros, None, entries.closes_BHN, zeros, zeros, entries.covered_BHT, 0)
+    plain, tail = (torch.cat(reads.visible(0, 20, n), dim=-1)[0, 0] for n in (0, 5))
     assert plain[17, 2:].nonzero().flatten().tolist() == [16, 17]
     assert tail[17, 2:].nonzero().flatten().tolist() == [13, 14, 15, 16, 17]
     assert bool((tail | ~plain).all())
@@ -120,11 +121,11 @@ def test_generate_equals_recomputing_the_whole_prompt(settings, ids):
 
 
 @torch.no_grad()
-def test_padded_batches_and_skipped_positions_are_refused(ids):
-    """A pad would be folded into entries, so there is an error instead of a wrong answer."""
+def test_masks_and_positions_that_would_shift_the_grid_are_refused(ids):
+    """A token hidden between real ones, or a skipped position, is an error instead of a wrong answer."""
     model, mask = build(W8S8), torch.ones_like(ids)
-    mask[0, :3] = 0
-    with pytest.raises(UsageError, match="padded"):
+    mask[0, 3] = 0
+    with pytest.raises(UsageError, match="pad on the left"):
         model(input_ids=ids, attention_mask=mask)
     with pytest.raises(UsageError, match="position_ids"):
         model(input_ids=ids, position_ids=torch.arange(3, 48)[None])
@@ -142,6 +143,8 @@ def test_padded_batches_and_skipped_positions_are_refused(ids):
         ({"compressor": "uniform", "width": 8, "stride": 8, "shift": [0, 1, 2]}, "does not fit 2 layers"),
         ({"compressor": "uniform", "width": 8}, "stride"),
         ({"compressor": "uniform", "width": 8, "stride": 8, "sride": 4}, "sride"),
+        ({"compressor": "uniform", "width": 8, "stride": 8, "rotary": 0.2}, "come in pairs"),
+        ({"compressor": "uniform", "width": 8, "stride": 8, "settings": {"topk": 4}}, "has no setting topk"),
     ],
 )
 def test_a_wrong_compression_is_one_clear_line(compression, said):

@@ -7,7 +7,7 @@ E model width, G gate channels (0 uniform, 1 scalar, D vector), C any channels.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,41 +16,50 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from ..errors import UsageError
-from ..grid import WindowGrid
-
-NEVER = torch.iinfo(torch.int64).max  # `closes` of a slot that holds no entry
+from ..grid import NEVER, WindowGrid
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
     """Compressed cache entries of one layer.
 
+    The leading dimensions of the three integer tensors may be 1 where all rows, or all heads, agree.
+
     Attributes:
         key_BHND: entry keys before rotary embedding.
-        value_BHND: entry values.
-        position_HN: the token position at which an entry's key is rotated.
-        closes_HN: index of the entry's last token. An entry is visible to the query at position q iff
-            closes <= q; heads with fewer entries than others are filled up with `NEVER`.
-        covered_HT: for each token, the first query position that sees it through an entry: the smallest
+        value_BHND: entry values; the same tensor as the keys where key and value are bound.
+        position_BHN: the token position at which an entry's key is rotated.
+        closes_BHN: index of the entry's last token, ascending. An entry is visible to the query at position
+            q iff closes <= q; heads with fewer entries than others are filled up with `NEVER`.
+        covered_BHT: for each token, the first query position that sees it through an entry: the smallest
             `closes` of the windows that hold it; `NEVER` where none does.
+        index_BHND: what an indexer compares its queries with, if there is one.
     """
 
     key_BHND: Tensor
     value_BHND: Tensor
-    position_HN: Tensor
-    closes_HN: Tensor
-    covered_HT: Tensor
+    position_BHN: Tensor
+    closes_BHN: Tensor
+    covered_BHT: Tensor
+    index_BHND: Tensor | None = None
 
-    def since(self, tokens: int) -> Entries:
-        """Without the entries that were complete after the first `tokens` tokens."""
-        fresh_HN = self.closes_HN >= tokens
-        fresh_N = fresh_HN.any(dim=0)
+    def taken(self, index_BHN: Tensor) -> Entries:
+        """The entries with these places, head by head; nothing is said about tokens any more."""
+
+        def take(x: Tensor) -> Tensor:
+            rows, heads = max(len(x), len(index_BHN)), max(x.shape[1], index_BHN.shape[1])
+            place = index_BHN.reshape(*index_BHN.shape, *(1,) * (x.ndim - 3))
+            x = x.expand(rows, heads, *x.shape[2:])
+            return x.gather(2, place.expand(rows, heads, -1, *x.shape[3:]))
+
+        key_BHND = take(self.key_BHND)
         return Entries(
-            key_BHND=self.key_BHND[:, :, fresh_N],
-            value_BHND=self.value_BHND[:, :, fresh_N],
-            position_HN=self.position_HN[:, fresh_N],
-            closes_HN=self.closes_HN.masked_fill(~fresh_HN, NEVER)[:, fresh_N],
-            covered_HT=self.covered_HT,
+            key_BHND,
+            key_BHND if self.value_BHND is self.key_BHND else take(self.value_BHND),
+            take(self.position_BHN),
+            take(self.closes_BHN),
+            self.covered_BHT,
+            None if self.index_BHND is None else take(self.index_BHND),
         )
 
 
@@ -58,7 +67,7 @@ class AbstractCompressor(nn.Module, ABC):
     """Folds the tokens of one attention layer into entries, head by head.
 
     A compressor first turns each token into a *state* (whatever it needs beside key and value; the cache
-    keeps it), and later makes entries from the states, keys and values of a prefix of the sequence. The
+    keeps it), and later makes entries from the states, keys and values of a stretch of the sequence. The
     state of a token may depend on nothing but that token, so that reading in parts equals reading at once.
 
     Args:
@@ -68,9 +77,14 @@ class AbstractCompressor(nn.Module, ABC):
 
     Attributes:
         breaks: laws of the conformance suite that this method is meant to break, each with the reason.
+        binds: whether key and value of an entry must be one tensor.
+        tail_only: whether the original reads no raw token outside its tail window; such a method refuses a
+            tail that would leave a token unread.
     """
 
     breaks: ClassVar[dict[str, str]] = {}
+    binds: ClassVar[bool] = False
+    tail_only: ClassVar[bool] = False
 
     def __init__(self, grids: Sequence[WindowGrid], hidden_size: int, head_dim: int) -> None:
         super().__init__()
@@ -88,20 +102,27 @@ class AbstractCompressor(nn.Module, ABC):
     def entries(self, key_BHTD: Tensor, value_BHTD: Tensor, state_BHTG: Tensor) -> Entries:
         """The entries whose windows are complete within these T tokens, which begin at position 0."""
 
-    def settled(self, tokens: int) -> int:
-        """Up to which position no query after the first `tokens` tokens needs a token of its own.
+    def settled(self, tokens: int) -> int | None:
+        """From where `entries` must be given the tokens again, once `tokens` tokens have been read.
 
-        Each token before it is covered by a complete window and belongs to no incomplete one, in every head.
-        0 is always right; more lets a cache forget.
+        Every window that is not complete by then must come out of `entries` as if it had been given the whole
+        sequence, with this position as its 0. 0 is always right; more lets a cache forget. None stands for
+        the token after the last complete window, of each row for itself.
         """
         return 0
 
-    def resumes(self, position: int) -> int:
-        """From where `entries` must read to see every window that holds a token from `position` on.
+    def select_BHQN(
+        self, hidden_BQE: Tensor, index_BHND: Tensor, seen_BHQN: Tensor, rotate: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """Which of the visible entries each query reads; called where entries have an index.
 
-        Read from there, windows must fall on the same tokens as when they are read from position 0.
+        Args:
+            hidden_BQE: the queries' hidden states.
+            index_BHND: the index of the entries, rotated.
+            seen_BHQN: which entries are visible.
+            rotate: rotary embedding of [B, H, Q, D] at the queries' positions.
         """
-        return 0
+        return seen_BHQN
 
 
 class AbstractWindowPool(AbstractCompressor):
@@ -139,18 +160,15 @@ class AbstractWindowPool(AbstractCompressor):
         return self.gate(hidden_BTE).view(batch, tokens, len(self.grids), self.channels).transpose(1, 2)
 
     def settled(self, tokens: int) -> int:
-        """The first token of the earliest incomplete window.
+        """The first token of the earliest incomplete window, rounded down to the grid.
 
-        0 where gaps lie between windows, and for a method whose entries depend on where they are read from.
+        0 where gaps lie between windows, whose tokens stay raw for ever, and for a method whose entries depend
+        on where they are read from.
         """
         if self.grids[0].width < self.grids[0].stride or "period" in self.breaks:
             return 0
-        return max(0, min(grid.start(grid.closed(tokens)) for grid in self.grids))
-
-    def resumes(self, position: int) -> int:
-        """A window's width before `position`, on the grid."""
-        width, stride = self.grids[0].width, self.grids[0].stride
-        return max(0, position - width + 1) // stride * stride
+        first = min(grid.start(grid.closed(tokens)) for grid in self.grids)
+        return max(0, first) // self.grids[0].stride * self.grids[0].stride
 
     def weights_BHNWC(self, state_BHNWG: Tensor, real_HNW: Tensor) -> Tensor:
         """The gate's weight of each slot: over the real tokens of a window the weights sum to 1."""
@@ -167,45 +185,52 @@ class AbstractWindowPool(AbstractCompressor):
         tokens = key_BHTD.shape[2]
         start_HN, closes_HN = window_bounds(self.grids, tokens, key_BHTD.device)
         slot_W = torch.arange(self.grids[0].width, device=key_BHTD.device)
-        real_HNW = (start_HN[..., None] + slot_W >= 0) & (closes_HN < NEVER)[..., None]
         # A slot row that holds no window would make a softmax over nothing: let it read its padding.
-        real_HNW = real_HNW | (closes_HN == NEVER)[..., None]
-        payload_BHNWC = cut_windows(torch.cat([key_BHTD, value_BHTD, state_BHTG], dim=-1), self.grids)
-        dim = key_BHTD.shape[-1]
-        key_BHNWD, value_BHNWD, state_BHNWG = payload_BHNWC.split([dim, dim, state_BHTG.shape[-1]], dim=-1)
+        real_HNW = (start_HN[..., None] + slot_W >= 0) | (closes_HN == NEVER)[..., None]
+        parts = [key_BHTD, state_BHTG] if value_BHTD is key_BHTD else [key_BHTD, state_BHTG, value_BHTD]
+        window_BHNWC = cut_windows(torch.cat(parts, dim=-1), self.grids)
+        key_BHNWD, state_BHNWG, *value = window_BHNWC.split([part.shape[-1] for part in parts], dim=-1)
         weight_BHNWC = self.weights_BHNWC(state_BHNWG, real_HNW)
+        key_BHND = (weight_BHNWC * key_BHNWD).sum(3)
         return Entries(
-            key_BHND=(weight_BHNWC * key_BHNWD).sum(3),
-            value_BHND=(weight_BHNWC * value_BHNWD).sum(3),
-            position_HN=start_HN.clamp(min=0),
-            closes_HN=closes_HN,
-            covered_HT=first_cover(self.grids, tokens, key_BHTD.device),
+            key_BHND=key_BHND,
+            value_BHND=(weight_BHNWC * value[0]).sum(3) if value else key_BHND,
+            position_BHN=start_HN.clamp(min=0)[None],
+            closes_BHN=closes_HN[None],
+            covered_BHT=first_cover(self.grids, tokens, key_BHTD.device)[None],
         )
 
 
-def moved(closes: Tensor, start: int) -> Tensor:
-    """`closes` of tokens that begin at position `start`, where they were counted from 0."""
-    return torch.where(closes == NEVER, NEVER, closes + start)
-
-
 def window_bounds(grids: Sequence[WindowGrid], tokens: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """First and last token index of every complete window, [H, N]; `NEVER` closes a missing one."""
-    counts_H = torch.tensor([grid.closed(tokens) for grid in grids], device=device)
+    """First and last token index of every complete window, [H, N], or [1, N] where all heads share a grid.
+
+    `NEVER` closes a missing one.
+    """
+    grids = shared(grids)
+    counts = [grid.closed(tokens) for grid in grids]
     shift_H = torch.tensor([grid.shift for grid in grids], device=device)
-    window_N = torch.arange(int(counts_H.max()), device=device)
+    window_N = torch.arange(max(counts), device=device)
     start_HN = window_N * grids[0].stride - shift_H[:, None]
     closes_HN = start_HN + grids[0].width - 1
-    return start_HN, closes_HN.masked_fill(window_N >= counts_H[:, None], NEVER)
+    if len(grids) > 1:
+        closes_HN = closes_HN.masked_fill(window_N >= torch.tensor(counts, device=device)[:, None], NEVER)
+    return start_HN, closes_HN
 
 
 def first_cover(grids: Sequence[WindowGrid], tokens: int, device: torch.device) -> Tensor:
-    """The `closes` of the earliest window that holds each token, [H, T]; `NEVER` between windows."""
+    """The `closes` of the earliest window that holds each token, [H, T] or [1, T]; `NEVER` between windows."""
+    grids = shared(grids)
     width, stride = grids[0].width, grids[0].stride
     shift_H1 = torch.tensor([[grid.shift] for grid in grids], device=device)
     token_T = torch.arange(tokens, device=device)
     window_HT = (-((width - 1 - token_T - shift_H1) // stride)).clamp(min=0)
     start_HT = window_HT * stride - shift_H1
     return (start_HT + width - 1).masked_fill(start_HT > token_T, NEVER)
+
+
+def shared(grids: Sequence[WindowGrid]) -> Sequence[WindowGrid]:
+    """One grid where all heads have the same, else all of them."""
+    return grids[:1] if len(set(grids)) == 1 else grids
 
 
 def cut_windows(x_BHTC: Tensor, grids: Sequence[WindowGrid]) -> Tensor:

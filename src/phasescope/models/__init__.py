@@ -2,6 +2,7 @@
 
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from .cache import EntryCache as EntryCache
 from .config import CompressedQwen3Config as CompressedQwen3Config
 from .config import Compression as Compression
 from .qwen3 import CompressedQwen3ForCausalLM as CompressedQwen3ForCausalLM

@@ -5,20 +5,24 @@ Shape suffixes as in `compressors.base`; Q query position, A query heads, K ever
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch import Tensor, nn
+from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
 from transformers import Cache
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention, Qwen3RotaryEmbedding, rotate_half
 
 from ..catalog import COMPRESSORS
-from ..compressors import AbstractCompressor, Entries
-from ..compressors.base import moved
-from .cache import EntryLayer, entry_layer
+from ..compressors import AbstractCompressor
+from .cache import HIDDEN, EntryLayer, entry_layer
 from .config import CompressedQwen3Config
+
+BLOCK = 512
+"""Queries that are read together: no array is larger than this many rows of entries and local tokens."""
 
 
 class CompressedAttention(Qwen3Attention):
@@ -28,10 +32,16 @@ class CompressedAttention(Qwen3Attention):
         token t is in the raw set of q     iff t <= q and (no visible entry covers it, or t > q − tail)
 
     No token is read twice (but for a tail window), W = S = 1 is full attention, and the newest tokens are
-    never lost. The cache keeps entries and the raw tokens that a later query may still need.
+    never lost. Queries are read in blocks, so that memory grows with the number of tokens and not with its
+    square; the cache keeps entries and the raw tokens that a later query may still need.
 
-    Source: arXiv 2609.36322.
-    Differs: the local context beside the entries is not spelled out there; see the two rules above.
+    Beside grid and gate a `Compression` says: with `binding` one tensor is key and value, rotated as a key and
+    turned back by the query's position at the output; `rotary` is the share of each head's channels, the last
+    ones, that is rotated; a `sink` is one more logit per query head, with nothing to read.
+
+    Source: arXiv 2609.36322; binding, rotation at the output and sink: DeepSeek-V4.
+    Differs: the local context beside the entries is not spelled out there; see the two rules above. Rotated
+        channels are halved as in Qwen3, where DeepSeek-V4 interleaves them: the same up to their order.
     """
 
     def __init__(self, config: CompressedQwen3Config, layer_idx: int) -> None:
@@ -40,91 +50,220 @@ class CompressedAttention(Qwen3Attention):
         assert plan is not None  # the model builds this layer only where there is a compression
         heads = config.num_key_value_heads or config.num_attention_heads
         grids = plan.grids(config.num_hidden_layers, heads)[layer_idx]
-        self.tail = plan.tail
+        self.plan = plan
         self.compressor: AbstractCompressor = COMPRESSORS.load(plan.compressor)(
-            grids, config.hidden_size, self.head_dim
+            grids, config.hidden_size, self.head_dim, **plan.settings
         )
-        self.rotary = Qwen3RotaryEmbedding(config)
+        if plan.binding:
+            del self.v_proj
+        self.sinks = nn.Parameter(torch.zeros(config.num_attention_heads)) if plan.sink else None
+        self.rotary = Qwen3RotaryEmbedding(_rotated_config(config, plan.rotary))
 
     def forward(
         self,
         hidden_states: Tensor,
-        position_embeddings: tuple[Tensor, Tensor],
-        attention_mask: Tensor | None,
+        position_embeddings: tuple[Tensor, Tensor] | None = None,
+        attention_mask: Tensor | None = None,
         cache: Cache | None = None,
+        *,
+        pads: tuple[int, ...] = (),
         **kwargs: Any,
     ) -> tuple[Tensor, None]:
-        """Attend from the given tokens to everything read so far."""
+        """Attend from the given tokens to everything read so far.
+
+        Args:
+            hidden_states: [B, Q, E].
+            position_embeddings: not used; a row's positions count from its first real token.
+            attention_mask: not used; see `pads`.
+            cache: what has been read before, and where these tokens go.
+            pads: left pads of each row; nothing where there are none.
+            **kwargs: what else a decoder layer passes on.
+        """
         batch, new, _ = hidden_states.shape
         shape = (batch, new, -1, self.head_dim)
+        layer = EntryLayer() if cache is None else entry_layer(cache, self.layer_idx)
+        query_B1Q = _positions(layer.seen, new, pads, hidden_states.device)
         query_BAQD = self.q_norm(self.q_proj(hidden_states).view(shape)).transpose(1, 2)
+        query_BAQD = self.rotate(query_BAQD, query_B1Q)
         key_BHTD = self.k_norm(self.k_proj(hidden_states).view(shape)).transpose(1, 2)
-        value_BHTD = self.v_proj(hidden_states).view(shape).transpose(1, 2)
-        state_BHTG = self.compressor.state_BHTG(hidden_states)
-        layer = None if cache is None else entry_layer(cache, self.layer_idx)
-        payload_BHTP = torch.cat([key_BHTD, value_BHTD, state_BHTG], dim=-1)
-        key_BHKD, value_BHKD, mask_HQK = self._read(payload_BHTP, layer)
-        cos, sin = position_embeddings
-        query_BAQD = rotate(query_BAQD, cos[:, None], sin[:, None])
-        if len(mask_HQK) > 1:
-            mask_HQK = mask_HQK.repeat_interleave(self.num_key_value_groups, dim=0)
-        out_BAQD = scaled_dot_product_attention(
-            query_BAQD,
-            self._repeat(key_BHKD),
-            self._repeat(value_BHKD),
-            attn_mask=mask_HQK[None],
-            dropout_p=self.attention_dropout if self.training else 0.0,
-            scale=self.scaling,
-        )
+        value_BHTD = key_BHTD
+        if not self.plan.binding:
+            value_BHTD = self.v_proj(hidden_states).view(shape).transpose(1, 2)
+        token = key_BHTD, value_BHTD, self.compressor.state_BHTG(hidden_states)
+        layer.read(self.compressor, token, self.rotate, pads, self.plan.tail)
+        out_BAQD = self._attend(query_BAQD, hidden_states, query_B1Q, layer)
+        if self.plan.binding:
+            out_BAQD = self.rotate(out_BAQD, -query_B1Q)
+        if cache is not None:
+            layer.forget()
         return self.o_proj(out_BAQD.transpose(1, 2).reshape(batch, new, -1)), None
 
-    def _read(self, payload_BHTP: Tensor, layer: EntryLayer | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Rotated keys and values of all entries, then of the raw tokens still needed, and who sees them."""
-        new, seen, start = payload_BHTP.shape[2], 0, 0
-        if layer is not None:
-            seen, start = layer.seen, layer.start
-            payload_BHTP, _ = layer.update(payload_BHTP)
-        sizes = [self.head_dim, self.head_dim, payload_BHTP.shape[-1] - 2 * self.head_dim]
-        key_BHTD, value_BHTD, state_BHTG = payload_BHTP.split(sizes, dim=-1)
-        entries = self.compressor.entries(key_BHTD, value_BHTD, state_BHTG).since(seen - start)
-        entry_key_BHND = rotate(entries.key_BHND, *self.rotary(key_BHTD, entries.position_HN + start))
-        entry_value_BHND, closes_HN = entries.value_BHND, moved(entries.closes_HN, start)
-        if layer is not None:
-            folded = layer.fold(entry_key_BHND, entry_value_BHND, closes_HN)
-            entry_key_BHND, entry_value_BHND, closes_HN = folded
-            needed = self.compressor.resumes(self.compressor.settled(layer.seen))
-            layer.drop(max(0, min(needed, layer.seen + 1 - self.tail)))
-        settled = self.compressor.settled(seen)
-        first = max(start, min(settled, seen + 1 - self.tail))
-        token_T = torch.arange(first, seen + new, device=payload_BHTP.device)
-        raw_key_BHTD = rotate(key_BHTD[:, :, first - start :], *self.rotary(key_BHTD, token_T[None]))
-        covered_HT = moved(entries.covered_HT, start)[:, first - start :].masked_fill(token_T < settled, -1)
-        return (
-            torch.cat([entry_key_BHND, raw_key_BHTD], dim=2),
-            torch.cat([entry_value_BHND, value_BHTD[:, :, first - start :]], dim=2),
-            visible(replace(entries, closes_HN=closes_HN, covered_HT=covered_HT), new, self.tail, first),
+    def rotate(self, x_BHTD: Tensor, position_BHT: Tensor) -> Tensor:
+        """Rotary embedding of the last channels, in Qwen3's half-split layout."""
+        if not self.plan.rotary:
+            return x_BHTD
+        cos, sin = self.rotary(x_BHTD, position_BHT)
+        still, turned = x_BHTD.split([x_BHTD.shape[-1] - cos.shape[-1], cos.shape[-1]], dim=-1)
+        return torch.cat([still, turned * cos + rotate_half(turned) * sin], dim=-1)
+
+    def _attend(
+        self, query_BAQD: Tensor, hidden_BQE: Tensor, position_B1Q: Tensor, layer: EntryLayer
+    ) -> Tensor:
+        """Read block by block; the plain form is one block with all queries."""
+        reads = self._everything(layer)
+        new = query_BAQD.shape[2]
+        first = layer.seen - new
+        if new <= BLOCK:
+            return self._block(query_BAQD, hidden_BQE, position_B1Q, reads, first)
+        starts = list(range(0, new, BLOCK))
+        ends = [min(start + BLOCK, new) for start in starts]
+        entries, lowest = reads.reach(
+            [first + start for start in starts], [first + end for end in ends], self.plan.tail
+        )
+        blocks = []
+        for block, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            given = (
+                query_BAQD[:, :, start:end],
+                hidden_BQE[:, start:end],
+                position_B1Q[:, :, start:end],
+                reads.part(entries[block], lowest[block], first + end),
+                first + start,
+            )
+            if torch.is_grad_enabled():
+                blocks.append(checkpoint(self._block, *given, use_reentrant=False))
+            else:
+                blocks.append(self._block(*given))
+        return torch.cat(blocks, dim=2)
+
+    def _everything(self, layer: EntryLayer) -> Reads:
+        """Entries and raw tokens of a layer, raw keys rotated."""
+        assert layer.raw_key is not None
+        assert layer.covered is not None
+        position_B1T = _positions(layer.start, layer.seen - layer.start, layer.pads, layer.raw_key.device)
+        raw_key = self.rotate(layer.raw_key, position_B1T)
+        raw_value = raw_key if layer.raw_value is None else layer.raw_value
+        if layer.keys is None or layer.closes is None:
+            key, closes = raw_key[:, :, :0], layer.covered[:, :, :0]
+            return Reads(key, key, layer.index, closes, raw_key, raw_value, layer.covered, layer.start)
+        value = layer.keys if layer.values is None else layer.values
+        return Reads(
+            layer.keys, value, layer.index, layer.closes, raw_key, raw_value, layer.covered, layer.start
         )
 
-    def _repeat(self, x_BHKD: Tensor) -> Tensor:
-        return x_BHKD.repeat_interleave(self.num_key_value_groups, dim=1)
+    def _block(
+        self, query_BAQD: Tensor, hidden_BQE: Tensor, position_B1Q: Tensor, reads: Reads, first: int
+    ) -> Tensor:
+        """One softmax over entries, raw tokens and sink for queries that begin at position `first`."""
+        queries = query_BAQD.shape[2]
+        seen_BHQN, raw_BHQT = reads.visible(first, queries, self.plan.tail)
+        if reads.index_BHND is not None:
+            rotate = partial(self.rotate, position_BHT=position_B1Q)
+            seen_BHQN = self.compressor.select_BHQN(hidden_BQE, reads.index_BHND, seen_BHQN, rotate)
+        masks = [seen_BHQN, raw_BHQT]
+        rows, heads = (max(mask.shape[d] for mask in masks) for d in (0, 1))
+        mask_BHQK = torch.cat([mask.expand(rows, heads, -1, -1) for mask in masks], dim=-1)
+        if heads > 1:
+            mask_BHQK = mask_BHQK.repeat_interleave(self.num_key_value_groups, dim=1)
+        key_BHKD = torch.cat([reads.key_BHND, reads.raw_key_BHTD], dim=2)
+        value_BHKD = key_BHKD
+        if not self.plan.binding:
+            value_BHKD = torch.cat([reads.value_BHND, reads.raw_value_BHTD], dim=2)
+        if self.sinks is not None:
+            query_BAQD, key_BHKD, value_BHKD, mask_BHQK = self._with_sink(
+                query_BAQD, key_BHKD, value_BHKD, mask_BHQK
+            )
+        out_BAQD = scaled_dot_product_attention(
+            query_BAQD,
+            key_BHKD,
+            value_BHKD,
+            attn_mask=mask_BHQK,
+            dropout_p=self.attention_dropout if self.training else 0.0,
+            scale=self.scaling,
+            enable_gqa=True,
+        )
+        return out_BAQD[..., : self.head_dim]
+
+    def _with_sink(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        """The sink as one more key: a channel that holds its logit in the query, 1 there and 0 elsewhere."""
+        assert self.sinks is not None
+        logit_BAQ1 = (self.sinks / self.scaling).to(query.dtype)[:, None, None].expand(*query.shape[:-1], 1)
+        key = pad(key, (0, 1, 0, 1))
+        key[:, :, -1, -1] = 1
+        return (
+            torch.cat([query, logit_BAQ1], -1),
+            key,
+            pad(value, (0, 1, 0, 1)),
+            pad(mask, (0, 1), value=True),
+        )
 
 
-def rotate(x_BHTD: Tensor, cos_TD: Tensor, sin_TD: Tensor) -> Tensor:
-    """Rotary embedding of keys or queries, in Qwen3's half-split layout."""
-    return x_BHTD * cos_TD + rotate_half(x_BHTD) * sin_TD
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What queries read: entries, and raw tokens from `start` on; keys are rotated."""
+
+    key_BHND: Tensor
+    value_BHND: Tensor
+    index_BHND: Tensor | None
+    closes_BHN: Tensor
+    raw_key_BHTD: Tensor
+    raw_value_BHTD: Tensor
+    covered_BHT: Tensor
+    start: int
+
+    def visible(self, first: int, queries: int, tail: int) -> tuple[Tensor, Tensor]:
+        """Which entries and which raw tokens the queries from position `first` on read, [B, H, Q, …].
+
+        A left pad reads itself alone, so that its softmax is not empty; nobody reads it.
+        """
+        device = self.covered_BHT.device
+        query_Q1 = torch.arange(first, first + queries, device=device)[:, None]
+        token_T = torch.arange(self.start, self.start + self.covered_BHT.shape[2], device=device)
+        covered_BH1T = self.covered_BHT[:, :, None]
+        in_tail_QT = token_T > query_Q1 - tail
+        open_BHQT = (covered_BH1T > query_Q1) | in_tail_QT & (covered_BH1T != HIDDEN)
+        raw_BHQT = open_BHQT & (token_T <= query_Q1) | (covered_BH1T == HIDDEN) & (token_T == query_Q1)
+        return self.closes_BHN[:, :, None] <= query_Q1, raw_BHQT
+
+    def reach(self, firsts: list[int], ends: list[int], tail: int) -> tuple[list[int], list[int]]:
+        """For blocks of queries: how many entries, and from which token on raw ones, they can read."""
+        device = self.covered_BHT.device
+        last_C = torch.tensor(ends, device=device) - 1
+        visible_C = (self.closes_BHN[..., None] <= last_C).sum(2).amax((0, 1))
+        first_C = torch.tensor(firsts, device=device)
+        latest_T = self.covered_BHT.amax((0, 1)).cummax(0).values
+        open_C = torch.searchsorted(latest_T, first_C, right=True) + self.start
+        lowest_C = torch.minimum(open_C, first_C + 1 - tail).clamp(min=self.start)
+        counts, lowest = torch.stack([visible_C, lowest_C]).tolist()
+        return counts, lowest
+
+    def part(self, entries: int, lowest: int, end: int) -> Reads:
+        """The first entries, and the raw tokens from `lowest` to before `end`."""
+        tokens = slice(lowest - self.start, end - self.start)
+        return Reads(
+            self.key_BHND[:, :, :entries],
+            self.value_BHND[:, :, :entries],
+            None if self.index_BHND is None else self.index_BHND[:, :, :entries],
+            self.closes_BHN[:, :, :entries],
+            self.raw_key_BHTD[:, :, tokens],
+            self.raw_value_BHTD[:, :, tokens],
+            self.covered_BHT[:, :, tokens],
+            lowest,
+        )
 
 
-def visible(entries: Entries, queries: int, tail: int, first: int = 0) -> Tensor:
-    """Which entries and which raw tokens each of the last `queries` tokens reads, [H, Q, N + T].
+def _positions(first: int, tokens: int, pads: tuple[int, ...], device: torch.device) -> Tensor:
+    """Positions of rotary embeddings, [B, 1, T], or [1, 1, T] where no row begins later; 0 on pads."""
+    token_11T = torch.arange(first, first + tokens, device=device)[None, None]
+    if not pads:
+        return token_11T
+    return (token_11T - torch.tensor(pads, device=device)[:, None, None]).clamp(min=0)
 
-    The raw tokens begin at position `first`. Where all heads share one grid the result has a single head
-    that broadcasts.
-    """
-    closes_HN, covered_HT = entries.closes_HN, entries.covered_HT
-    if bool((covered_HT == covered_HT[:1]).all()) and bool((closes_HN == closes_HN[:1]).all()):
-        closes_HN, covered_HT = closes_HN[:1], covered_HT[:1]
-    token_T = torch.arange(first, first + covered_HT.shape[1], device=covered_HT.device)
-    query_Q1 = token_T[len(token_T) - queries :, None]
-    entry_HQN = closes_HN[:, None] <= query_Q1
-    raw_HQT = (token_T <= query_Q1) & ((covered_HT[:, None] > query_Q1) | (token_T > query_Q1 - tail))
-    return torch.cat([entry_HQN, raw_HQT], dim=-1)
+
+def _rotated_config(config: CompressedQwen3Config, share: float) -> Any:
+    """What Qwen3's rotary embedding reads, for heads of the rotated channels alone."""
+    narrow = CompressedQwen3Config(
+        head_dim=round(config.head_dim * share) or config.head_dim,
+        max_position_embeddings=config.max_position_embeddings,
+        rope_parameters=config.rope_parameters,
+    )
+    return narrow

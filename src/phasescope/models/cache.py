@@ -1,63 +1,267 @@
 """The streaming cache of one attention layer: entries ready to be read, and the raw tokens still needed.
 
-Shape suffixes as in `compressors.base`; P payload channels (key, value and state side by side).
+Shape suffixes as in `compressors.base`. Token indices count slots of the batch, left pads included; the
+positions of rotary embeddings and the grids begin at each row's first real token.
 """
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Cache
+from transformers import Cache, PreTrainedConfig
 from transformers.cache_utils import CacheLayerMixin
+
+from ..compressors import AbstractCompressor, Entries
+from ..errors import UsageError
+from ..grid import NEVER
+
+HIDDEN = -2
+"""`covered` of a left pad, which no other token ever reads."""
+FOLDED = -1
+"""`covered` of a token that has been read through an entry by all that follows."""
+TENSORS = ("keys", "values", "index", "closes", "raw_key", "raw_value", "state", "covered")
+
+Rotate = Callable[[Tensor, Tensor], Tensor]
+"""(x [B, H, N, D], positions [B, H, N], leading ones allowed) → x with rotary embedding."""
 
 
 class EntryLayer(CacheLayerMixin):
     """What one layer keeps of the tokens read so far.
 
     Attributes:
-        keys, values: entries, keys already rotated, [B, H, N, D].
-        closes_HN: index of each entry's last token.
-        raw_BHTP: payload of the tokens from `start` on; those before are read through entries alone.
-        start: position of the first token that is still raw.
+        keys, values: entries, keys rotated, [B, H, N, D]; no values where key and value are bound.
+        index: the indexer's keys of the entries, rotated, if there is an indexer.
+        closes: index of each entry's last token, [B, H, N] with ones where rows or heads agree.
+        raw_key, raw_value, covered: tokens from `start` on, before rotation; the others are read through
+            entries alone.
+        state: the compressor's states from `resume` on, from where windows are incomplete.
         seen: tokens read so far.
+        pads: left pads of each row; empty where there are none.
+        record_past: keep everything that `crop` may ask for.
     """
+
+    is_croppable = True
 
     def __init__(self) -> None:
         super().__init__()
-        self.closes_HN: Tensor | None = None
-        self.raw_BHTP: Tensor | None = None
-        self.start = 0
-        self.seen = 0
+        self.index: Tensor | None = None
+        self.closes: Tensor | None = None
+        self.raw_key: Tensor | None = None
+        self.raw_value: Tensor | None = None
+        self.covered: Tensor | None = None
+        self.state: Tensor | None = None
+        self.seen = self.start = self.resume = self.tail = 0
+        self.pads: tuple[int, ...] = ()
+        self.record_past = False
+        self._compressor: weakref.ref[AbstractCompressor] | None = None
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Nothing to prepare: the first tokens bring their own shapes."""
         self.is_initialized = True
 
-    def update(self, key_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Append payloads; returns all raw payloads that are kept, twice, as the interface wants a pair."""
+    def update(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Only our attention can use this layer."""
+        raise UsageError("this cache belongs to a model with a compressed KV cache; give others their own")
+
+    def read(
+        self,
+        compressor: AbstractCompressor,
+        token: tuple[Tensor, Tensor, Tensor],
+        rotate: Rotate,
+        pads: tuple[int, ...],
+        tail: int,
+    ) -> None:
+        """Take in new tokens and fold the windows that they complete.
+
+        Args:
+            compressor: of the attention layer.
+            token: key and value before rotation, and state; [B, H, T, …] each. The value may be the key.
+            rotate: the rotary embedding.
+            pads: left pads of each row, or nothing.
+            tail: raw tokens that are read whether folded or not.
+        """
         self.is_initialized = True
-        self.seen += key_states.shape[2]
-        self.raw_BHTP = key_states if self.raw_BHTP is None else torch.cat([self.raw_BHTP, key_states], dim=2)
-        return self.raw_BHTP, self.raw_BHTP
+        self._compressor, self.tail = weakref.ref(compressor), tail
+        if self.seen and self.pads != pads:
+            raise UsageError(f"the cache was begun with left pads {self.pads}, now there are {pads}")
+        before, self.pads = self.seen, pads
+        self._append(*token)
+        fresh = [self._fold(compressor, rows, begin, before) for rows, begin in self._resumes(before)]
+        entries = [(rows, part) for rows, part in fresh if part is not None]
+        if entries:
+            self._keep(_merged(entries, len(token[0])), rotate)
 
-    def fold(self, key_BHND: Tensor, value_BHND: Tensor, closes_HN: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Append entries, their keys rotated; returns keys, values and closes of all of them."""
-        if self.keys is None or self.values is None or self.closes_HN is None:
-            self.keys, self.values, self.closes_HN = key_BHND, value_BHND, closes_HN
-        elif closes_HN.shape[1]:
-            self.keys = torch.cat([self.keys, key_BHND], dim=2)
-            self.values = torch.cat([self.values, value_BHND], dim=2)
-            self.closes_HN = torch.cat([self.closes_HN, closes_HN], dim=1)
-        return self.keys, self.values, self.closes_HN
+    def _append(self, key_BHTD: Tensor, value_BHTD: Tensor, state_BHTG: Tensor) -> None:
+        new, device = key_BHTD.shape[2], key_BHTD.device
+        covered_BHT = torch.full((1, 1, new), NEVER, device=device)
+        if self.pads:
+            token_T = torch.arange(self.seen, self.seen + new, device=device)
+            pad_B11 = torch.tensor(self.pads, device=device)[:, None, None]
+            covered_BHT = covered_BHT.masked_fill(token_T < pad_B11, HIDDEN)
+        self.raw_key = _joined(self.raw_key, key_BHTD)
+        self.raw_value = None if value_BHTD is key_BHTD else _joined(self.raw_value, value_BHTD)
+        self.state = _joined(self.state, state_BHTG)
+        if self.covered is not None:
+            rows, heads = self.covered.shape[:2]
+            covered_BHT = covered_BHT.expand(max(rows, len(covered_BHT)), heads, -1)
+        self.covered = _joined(self.covered, covered_BHT)
+        self.seen += new
 
-    def drop(self, start: int) -> None:
-        """Forget the raw tokens before `start`."""
-        if start > self.start:
-            assert self.raw_BHTP is not None
-            self.raw_BHTP = self.raw_BHTP[:, :, start - self.start :].contiguous()
-            self.start = start
+    def _resumes(self, tokens: int) -> Iterator[tuple[list[int] | None, int]]:
+        """Rows (None: all) and from where they read on after the first `tokens` tokens."""
+        compressor = self._compressor() if self._compressor else None
+        assert compressor is not None  # the cache lives no longer than its model
+        if not self.pads and (settled := compressor.settled(tokens)) is not None:
+            yield None, settled
+            return
+        assert self.raw_key is not None
+        rows: dict[tuple[int, int], list[int]] = {}
+        for row, begin in enumerate(self._row_resumes(compressor, tokens, len(self.raw_key))):
+            rows.setdefault((begin, self.pads[row] if self.pads else 0), []).append(row)
+        yield from ((members, begin) for (begin, _), members in rows.items())
+
+    def _row_resumes(self, compressor: AbstractCompressor, tokens: int, rows: int) -> Iterator[int]:
+        last = [-1] * rows
+        if compressor.settled(0) is None and self.closes is not None and self.closes.shape[2]:
+            past_BHN = self.closes.masked_fill(self.closes >= tokens, -1)
+            last = past_BHN.amax(2).amin(1).expand(rows).tolist()
+        for pad, closed in zip(self.pads or (0,) * rows, last, strict=True):
+            settled = compressor.settled(max(0, tokens - pad))
+            yield pad + settled if settled is not None else max(pad, closed + 1)
+
+    def _fold(
+        self, compressor: AbstractCompressor, rows: list[int] | None, begin: int, before: int
+    ) -> tuple[list[int] | None, Entries | None]:
+        """New entries of these rows, and what their windows say about the tokens."""
+        assert self.raw_key is not None
+        assert self.state is not None
+        assert self.covered is not None
+        if begin >= self.seen:
+            return rows, None
+        key_BHTD = _rows(self.raw_key, rows)[:, :, begin - self.start :]
+        value_BHTD = key_BHTD
+        if self.raw_value is not None:
+            value_BHTD = _rows(self.raw_value, rows)[:, :, begin - self.start :]
+        entries = compressor.entries(
+            key_BHTD, value_BHTD, _rows(self.state, rows)[:, :, begin - self.resume :]
+        )
+        self._cover(rows, begin, _moved(entries.covered_BHT, begin))
+        closes_BHN = _moved(entries.closes_BHN, begin)
+        pad = self.pads[rows[0]] if self.pads and rows else 0
+        entries = replace(entries, closes_BHN=closes_BHN, position_BHN=entries.position_BHN + (begin - pad))
+        old_BHN = closes_BHN < before
+        return rows, _without(entries, old_BHN) if bool(old_BHN.any()) else entries
+
+    def _cover(self, rows: list[int] | None, begin: int, covered_BHT: Tensor) -> None:
+        """Note from when on tokens are read through entries; what was known earlier stands."""
+        assert self.covered is not None
+        heads = max(self.covered.shape[1], covered_BHT.shape[1])
+        whole = 1 if rows is None else len(self.raw_key)  # type: ignore[arg-type]
+        known_BHT = self.covered.expand(max(whole, len(self.covered)), heads, -1).clone()
+        part = (
+            known_BHT[:, :, begin - self.start :]
+            if rows is None
+            else known_BHT[rows, :, begin - self.start :]
+        )
+        least = torch.minimum(part, covered_BHT)
+        if rows is None and len(least) > len(known_BHT):
+            known_BHT = known_BHT.expand(len(least), -1, -1).clone()
+        known_BHT[slice(None) if rows is None else rows, :, begin - self.start :] = least
+        self.covered = known_BHT
+
+    def _keep(self, entries: Entries, rotate: Rotate) -> None:
+        """Append entries; where rows or heads have different numbers of them, close the holes."""
+        bound = entries.value_BHND is entries.key_BHND
+        key_BHND = rotate(entries.key_BHND, entries.position_BHN)
+        index_BHND = entries.index_BHND
+        if index_BHND is not None:
+            index_BHND = rotate(index_BHND, entries.position_BHN)
+        if self.keys is None or self.closes is None:
+            self.closes = entries.closes_BHN
+        else:
+            rows = max(len(self.closes), len(entries.closes_BHN))
+            heads = max(self.closes.shape[1], entries.closes_BHN.shape[1])
+            both = [x.expand(rows, heads, -1) for x in (self.closes, entries.closes_BHN)]
+            self.closes = torch.cat(both, dim=2)
+        self.keys = _joined(self.keys, key_BHND)
+        self.values = None if bound else _joined(self.values, entries.value_BHND)
+        self.index = None if index_BHND is None else _joined(self.index, index_BHND)
+        if self.closes.shape[:2] != (1, 1):
+            self._close_holes()
+
+    def _close_holes(self) -> None:
+        """Entries of each row and head in the order of `closes`, slots without entry last."""
+        assert self.keys is not None
+        assert self.closes is not None
+        held = int((self.closes < NEVER).sum(-1).max())
+        if held == self.closes.shape[2] and bool((self.closes.diff(dim=2) >= 0).all()):
+            return
+        order_BHN = self.closes.argsort(dim=2, stable=True)[:, :, :held]
+        values = self.keys if self.values is None else self.values
+        sorted_ = Entries(self.keys, values, self.closes, self.closes, self.closes, self.index).taken(
+            order_BHN
+        )
+        self.keys, self.closes, self.index = sorted_.key_BHND, sorted_.closes_BHN, sorted_.index_BHND
+        self.values = None if self.values is None else sorted_.value_BHND
+
+    def forget(self) -> None:
+        """Drop the raw tokens and states that no later token needs."""
+        if self.record_past:
+            return
+        resume = min(begin for _, begin in self._resumes(self.seen))
+        start = max(self.start, min(resume, self.seen + 1 - self.tail))
+        resume = max(self.resume, resume)
+        for name in ("raw_key", "raw_value", "covered"):
+            self._cut(name, start - self.start)
+        self._cut("state", resume - self.resume)
+        self.start, self.resume = start, resume
+
+    def _cut(self, name: str, tokens: int) -> None:
+        tensor = getattr(self, name)
+        if tokens and tensor is not None:
+            setattr(self, name, tensor[:, :, tokens:].clone())  # a view would keep the whole in memory
+
+    def activate_past_recording(self) -> None:
+        """From now on forget nothing, so that `crop` can go back to here."""
+        self.record_past = True
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Forget the last tokens, as if they had never been read.
+
+        Args:
+            tokens_to_remove: minus their number, as everywhere in `transformers`.
+
+        Raises:
+            UsageError: if what was dropped meanwhile is needed again.
+        """
+        if tokens_to_remove > 0:
+            raise UsageError(f"crop takes minus the number of tokens to remove; got {tokens_to_remove}")
+        kept = self.seen + tokens_to_remove
+        if tokens_to_remove == 0 or not self.is_initialized:
+            return
+        if kept < 0:
+            raise UsageError(f"cannot remove {-tokens_to_remove} of {self.seen} tokens")
+        resume = min(begin for _, begin in self._resumes(kept))
+        if resume < self.resume or min(resume, kept + 1 - self.tail) < self.start:
+            raise UsageError(
+                f"cannot crop to {kept} of {self.seen} tokens: the windows at the cut were folded and their "
+                "tokens dropped; call activate_past_recording() on the cache before the tokens to be undone"
+            )
+        for name, start in (("raw_key", self.start), ("raw_value", self.start), ("state", self.resume)):
+            tensor = getattr(self, name)
+            setattr(self, name, None if tensor is None else tensor[:, :, : kept - start])
+        assert self.covered is not None
+        covered = self.covered[:, :, : kept - self.start]
+        self.covered = torch.where((covered >= kept) & (covered < NEVER), NEVER, covered)
+        if self.closes is not None and self.keys is not None:
+            self.closes = self.closes.masked_fill(self.closes >= kept, NEVER)
+            self._close_holes()
+        self.seen = kept
 
     def get_seq_length(self) -> int:
         """Tokens read so far, folded or not."""
@@ -71,32 +275,102 @@ class EntryLayer(CacheLayerMixin):
         """The mask that `transformers` prepares covers all tokens; our attention makes its own."""
         return self.seen + query_length, 0
 
+    def nbytes(self) -> int:
+        """Bytes of everything that is kept."""
+        held = [getattr(self, name) for name in TENSORS]
+        return sum(x.numel() * x.element_size() for x in held if x is not None)
+
     def reset(self) -> None:
         """Forget everything."""
         self.__init__()  # type: ignore[misc]  # the same object, as new
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Keep, repeat or drop rows: row i becomes the old row beam_idx[i]."""
-        for name in ("keys", "values", "raw_BHTP"):
+        for name in TENSORS:
             tensor = getattr(self, name)
-            if tensor is not None:
+            if tensor is not None and (len(tensor) > 1 or name not in ("closes", "covered")):
                 setattr(self, name, tensor.index_select(0, beam_idx.to(tensor.device)))
+        if self.pads:
+            self.pads = tuple(self.pads[row] for row in beam_idx.tolist())
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Repeat each row."""
-        assert self.raw_BHTP is not None
-        self.reorder_cache(torch.arange(len(self.raw_BHTP)).repeat_interleave(repeats))
+        if self.raw_key is not None:
+            self.reorder_cache(torch.arange(len(self.raw_key)).repeat_interleave(repeats))
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Keep the rows that are named."""
         self.reorder_cache(indices)
 
 
+class EntryCache(Cache):
+    """The cache of a model with a compressed KV cache, one `EntryLayer` per layer."""
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__(layers=[EntryLayer() for _ in range(config.num_hidden_layers)])
+
+
 def entry_layer(cache: Cache, index: int) -> EntryLayer:
-    """The layer of a `transformers` cache that belongs to an attention layer, exchanged at first use."""
+    """The layer of a `transformers` cache that belongs to an attention layer, exchanged at first use.
+
+    Raises:
+        UsageError: if the cache already holds tokens of another model.
+    """
     while len(cache.layers) <= index:
         cache.layers.append(EntryLayer())
-    layer = cache.layers[index]
+    layer: Any = cache.layers[index]
     if not isinstance(layer, EntryLayer):
+        if layer.get_seq_length():
+            raise UsageError(f"layer {index} of the cache holds tokens of a model without compression")
         layer = cache.layers[index] = EntryLayer()
-    return layer
+    found: EntryLayer = layer
+    return found
+
+
+def _joined(old: Tensor | None, new: Tensor) -> Tensor:
+    return new if old is None else torch.cat([old, new], dim=2)
+
+
+def _rows(x: Tensor, rows: list[int] | None) -> Tensor:
+    return x if rows is None else x[rows]
+
+
+def _moved(closes: Tensor, start: int) -> Tensor:
+    """`closes` of tokens that begin at `start`, where they were counted from 0."""
+    return torch.where(closes == NEVER, NEVER, closes + start)
+
+
+def _without(entries: Entries, old_BHN: Tensor) -> Entries:
+    """Drop old entries of each row and head; the slots of those with fewer new ones come last."""
+    closes_BHN = entries.closes_BHN.masked_fill(old_BHN, NEVER)
+    most = int((closes_BHN < NEVER).sum(-1).max())
+    order_BHN = closes_BHN.argsort(dim=2, stable=True)[:, :, :most]
+    return replace(entries, closes_BHN=closes_BHN).taken(order_BHN)
+
+
+def _merged(parts: Sequence[tuple[list[int] | None, Entries]], batch: int) -> Entries:
+    """One set of entries for all rows; rows with fewer of them, or none, get slots that never close."""
+    if parts[0][0] is None:
+        return parts[0][1]
+    heads = max(entries.closes_BHN.shape[1] for _, entries in parts)
+    most = max(entries.closes_BHN.shape[2] for _, entries in parts)
+
+    def merge(name: str, fill: int) -> Tensor:
+        first = getattr(parts[0][1], name)
+        wide = heads if first.ndim == 3 else first.shape[1]
+        whole = first.new_full((batch, wide, most, *first.shape[3:]), fill)
+        for rows, entries in parts:
+            x = getattr(entries, name)
+            whole[rows, :, : x.shape[2]] = x.expand(len(rows or ()), wide, *x.shape[2:])
+        return whole
+
+    first = parts[0][1]
+    key_BHND = merge("key_BHND", 0)
+    return Entries(
+        key_BHND,
+        key_BHND if first.value_BHND is first.key_BHND else merge("value_BHND", 0),
+        merge("position_BHN", 0),
+        merge("closes_BHN", NEVER),
+        first.covered_BHT,
+        None if first.index_BHND is None else merge("index_BHND", 0),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 from pydantic import Field
@@ -9,7 +10,7 @@ from transformers import Qwen3Config
 
 from ..catalog import COMPRESSORS
 from ..errors import UsageError
-from ..grid import WindowGrid
+from ..grid import NEVER, WindowGrid
 from ..records import Record
 
 Shift = int | tuple[int, ...] | tuple[tuple[int, ...], ...]
@@ -26,6 +27,10 @@ class Compression(Record):
             KV head.
         tail: the last n tokens are also read raw, pooled or not (0: only the tokens that no visible
             entry covers are read raw).
+        binding: key and value are one tensor, rotated as a key and turned back at the output.
+        rotary: share of each head's channels that is rotated, the last ones; 0 for no position embedding.
+        sink: one more logit per query head in the softmax, with nothing to read.
+        settings: further settings of the compressor by name.
     """
 
     compressor: str
@@ -33,6 +38,10 @@ class Compression(Record):
     stride: int
     shift: Shift = 0
     tail: int = Field(default=0, ge=0)
+    binding: bool = False
+    rotary: float = Field(default=1.0, ge=0, le=1)
+    sink: bool = False
+    settings: dict[str, Any] = Field(default_factory=dict)
 
     def grids(self, layers: int, heads: int) -> tuple[tuple[WindowGrid, ...], ...]:
         """The grid of every layer and KV head.
@@ -51,6 +60,38 @@ class Compression(Record):
             tuple(WindowGrid(self.width, self.stride, shift) for shift in shifts) for shifts in by_head
         )
 
+    def check(self, layers: int, heads: int, head_dim: int) -> None:
+        """Refuse what cannot be built, or would leave a token unread.
+
+        Raises:
+            UsageError: with what was given, what is allowed, and why.
+            UnknownNameError: if no compressor has that name.
+        """
+        compressor = COMPRESSORS.load(self.compressor)
+        known = [name for name, p in signature(compressor).parameters.items() if p.kind == p.KEYWORD_ONLY]
+        if unknown := sorted(set(self.settings) - set(known)):
+            raise UsageError(
+                f"{self.compressor} has no setting {', '.join(unknown)}; it has {', '.join(known) or 'none'}"
+            )
+        if compressor.binds and not self.binding:
+            raise UsageError(f"{self.compressor} makes one tensor of key and value; set binding to true")
+        if round(head_dim * self.rotary) % 2:
+            raise UsageError(
+                f"rotary {self.rotary} of {head_dim} channels is {round(head_dim * self.rotary)}; "
+                "rotated channels come in pairs"
+            )
+        grids = self.grids(layers, heads)
+        if compressor.tail_only:
+            hole = max(grid.longest_wait() for layer in grids for grid in layer)
+            if hole > self.tail:
+                raise UsageError(
+                    f"coverage hole: {self.compressor} reads raw tokens in its tail of {self.tail} only, and on "
+                    f"{grids[0][0]} a token may wait {hole} tokens for its entry; set tail to {hole} or more"
+                    if hole < NEVER
+                    else f"coverage hole: on {grids[0][0]} the tokens between windows are in no entry, and "
+                    f"{self.compressor} reads raw tokens in its tail only; width must be at least the stride"
+                )
+
 
 class CompressedQwen3Config(Qwen3Config):
     """Qwen3's configuration with a field `compression`; without it the model is plain Qwen3.
@@ -67,10 +108,10 @@ class CompressedQwen3Config(Qwen3Config):
         plan = self.plan
         if plan is None:
             return
-        if plan.compressor not in COMPRESSORS.names():
-            COMPRESSORS.load(plan.compressor)  # raises the error that lists the known names
+        plan.check(
+            self.num_hidden_layers, self.num_key_value_heads or self.num_attention_heads, self.head_dim
+        )
         self.compression = plan.model_dump(mode="json")  # defaults are written out
-        plan.grids(self.num_hidden_layers, self.num_key_value_heads or self.num_attention_heads)
         if any(kind != "full_attention" for kind in self.layer_types or ()):
             raise UsageError("compression replaces full attention; set use_sliding_window to false")
 

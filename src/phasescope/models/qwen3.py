@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Cache, Qwen3ForCausalLM
+from transformers import Cache, GenerationConfig, Qwen3ForCausalLM
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ..errors import UsageError
 from .attention import CompressedAttention
+from .cache import EntryCache
 from .config import CompressedQwen3Config
 
 
@@ -41,22 +42,18 @@ class CompressedQwen3ForCausalLM(Qwen3ForCausalLM):
         inputs_embeds: Tensor | None = None,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
-        """Qwen3's forward; padded batches are refused, because a pad token would be folded into entries.
+        """Qwen3's forward. Left pads are left out: each row is read as it would be alone.
 
         Raises:
-            UsageError: if an attention mask hides a token or the positions skip one.
+            UsageError: if an attention mask hides a token behind a real one, or the positions skip one.
         """
         if self.config.compression is not None:
-            if attention_mask is not None and not bool(torch.as_tensor(attention_mask).bool().all()):
-                raise UsageError(
-                    "padded batches are not supported with a compressed KV cache: pads would be folded into "
-                    "entries; use prompts of equal length"
-                )
             seen = 0 if cache is None else cache.get_seq_length()
+            kwargs["pads"] = pads = left_pads(attention_mask)
             if position_ids is not None:
-                expected = torch.arange(position_ids.shape[-1], device=position_ids.device) + seen
-                if not bool((position_ids == expected).all()):
-                    raise UsageError(f"position_ids must count on from the {seen} tokens read so far")
+                _check_positions(position_ids, seen, pads)
+            # A mask that comes as a mapping is passed on as it is: Qwen3 would build one of T × T.
+            attention_mask = {"full_attention": None}  # type: ignore[assignment]
         return super().forward(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -65,3 +62,51 @@ class CompressedQwen3ForCausalLM(Qwen3ForCausalLM):
             inputs_embeds=inputs_embeds,
             **kwargs,
         )
+
+    def _prepare_cache_for_generation(  # type: ignore[override]  # typed by a protocol that Qwen3 is not
+        self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> None:
+        """`generate` begins with our own cache, so that assisted decoding finds one that it can crop."""
+        given = model_kwargs.get("cache")
+        super_: Any = super()
+        super_._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
+        if self.config.compression is None or given is not None or model_kwargs.get("cache") is None:
+            return
+        if generation_config.cache_implementation not in (None, "dynamic"):
+            raise UsageError(
+                f"cache_implementation {generation_config.cache_implementation!r} does not apply to a compressed "
+                "KV cache; leave it out"
+            )
+        model_kwargs["cache"] = EntryCache(self.config)
+        if generation_config.is_assistant:
+            model_kwargs["cache"].activate_past_recording()
+
+
+def left_pads(attention_mask: Tensor | None) -> tuple[int, ...]:
+    """How many tokens at the start of each row are padding; empty where none is.
+
+    Raises:
+        UsageError: if a token behind a real one is hidden, or a row has no real token.
+    """
+    if attention_mask is None or bool(attention_mask.bool().all()):
+        return ()
+    real_BT = attention_mask.bool()
+    pads_B = real_BT.int().argmax(dim=1)
+    if attention_mask.ndim != 2 or not bool((real_BT.sum(1) == real_BT.shape[1] - pads_B).all()):
+        raise UsageError(
+            "a compressed KV cache takes an attention mask [batch, tokens] whose hidden tokens all come first; "
+            "pad on the left"
+        )
+    return tuple(pads_B.tolist())
+
+
+def _check_positions(position_ids: Tensor, seen: int, pads: tuple[int, ...]) -> None:
+    """Positions must count on from the tokens read so far, with or without the left pads."""
+    slot_T = torch.arange(position_ids.shape[-1], device=position_ids.device) + seen
+    pad_B1 = torch.tensor(pads or (0,), device=position_ids.device)[:, None]
+    real_BT = slot_T >= pad_B1
+    given_BT = position_ids.expand(max(len(position_ids), len(pad_B1)), -1)
+    for expected_BT in (slot_T - pad_B1, slot_T.expand(len(pad_B1), -1)):
+        if bool(((given_BT == expected_BT) | ~real_BT).all()):
+            return
+    raise UsageError(f"position_ids must count on from the {seen} tokens read so far")
