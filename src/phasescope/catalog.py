@@ -67,6 +67,8 @@ COMPRESSORS = Table(
         "uniform": "phasescope.compressors.uniform:Uniform",
         "scalar_gate": "phasescope.compressors.scalar_gate:ScalarGate",
         "vector_gate": "phasescope.compressors.vector_gate:VectorGate",
+        "csa": "phasescope.compressors.csa:CSA",
+        "hca": "phasescope.compressors.hca:HCA",
     },
 )
 PROTOCOLS = Table(
