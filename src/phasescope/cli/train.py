@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ..errors import UsageError
 from .extras import need
 from .progress import bar
 
@@ -25,8 +26,17 @@ def train(
     width: Annotated[int, typer.Option(help="Tokens per window.")] = 8,
     stride: Annotated[int, typer.Option(help="Tokens from one window's start to the next.")] = 8,
     tail: Annotated[int, typer.Option(help="The last n tokens are read raw as well.")] = 0,
+    shift: Annotated[int, typer.Option(help="Tokens by which the grid is moved back.")] = 0,
+    binding: Annotated[bool, typer.Option(help="Key and value are one tensor.")] = False,
+    rotary: Annotated[float, typer.Option(help="Share of each head's channels that is rotated.")] = 1.0,
+    sink: Annotated[bool, typer.Option(help="One more logit per query head, with nothing to read.")] = False,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=NUMBER of the compressor, such as topk=64; may be repeated."),
+    ] = None,
     kv_heads: Annotated[int, typer.Option(help="KV heads per layer.")] = 2,
     heads: Annotated[int, typer.Option(help="Query heads per layer.")] = 4,
+    head_dim: Annotated[int, typer.Option(help="Channels per head.")] = 32,
     layers: Annotated[int, typer.Option(help="Layers.")] = 2,
     hidden_size: Annotated[int, typer.Option(help="Model width.")] = 64,
     max_pairs: Annotated[int, typer.Option(help="Records per context at which the curriculum ends.")] = 16,
@@ -38,11 +48,22 @@ def train(
     """Train a small Qwen3 with a compressed KV cache to recall records, and measure its phase curve."""
     need("torch").set_num_threads(threads)
     training, experiments = need("phasescope.training"), need("phasescope.experiments")
-    grid = {"compressor": compressor, "width": width, "stride": stride, "tail": tail}
+    compression = {
+        "compressor": compressor,
+        "width": width,
+        "stride": stride,
+        "shift": shift,
+        "tail": tail,
+        "binding": binding,
+        "rotary": rotary,
+        "sink": sink,
+        "settings": dict(map(_setting, setting or ())),
+    }
     settings = training.Training.checked(
-        compression=None if compressor == FULL else grid,
+        compression=None if compressor == FULL else compression,
         kv_heads=kv_heads,
         heads=heads,
+        head_dim=head_dim,
         layers=layers,
         width=hidden_size,
         max_pairs=max_pairs,
@@ -74,3 +95,12 @@ def train(
             f"{out}: {protocol}: accuracy {found['mean_accuracy']:.1%} at {card['pairs']} pairs, "
             f"phase SD {found['phase_sd']:.1%} ({found['low']:.1%} to {found['high']:.1%})"
         )
+
+
+def _setting(text: str) -> tuple[str, float]:
+    """A compressor's setting from NAME=NUMBER."""
+    name, _, value = text.partition("=")
+    try:
+        return name, int(value) if value.strip("-").isdigit() else float(value)
+    except ValueError:
+        raise UsageError(f"--setting {text} is not NAME=NUMBER; give for example --setting topk=64") from None
