@@ -7,19 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
-from .intervals import CONFIDENCE, Estimate, Rates, t_quantile, wilson
+from .intervals import Estimate, Rates, t_quantile, wilson
 from .table import Floats, Ints
 
 HALVINGS = 32
 """Random halvings of the clusters that an estimate averages over."""
 RESAMPLES = 400
 """Draws behind each error distribution of an interval."""
-TAILS = 0.035, 0.015
-"""Error allowed for an effect taken as too large, and as too small. A flat curve can only be taken for more
-than it is: equal tails would cover it in 97.5 % of all cases, and these do in 96.5 %."""
-
 Picks = tuple[tuple[int, Callable[..., Any]], ...]
 WIDEST: Picks = ((1, np.argmax), (-1, np.argmin))
 """A gap: the best phase less the worst."""
@@ -49,9 +44,13 @@ def split_half(curve: Rates, picks: Picks, rng: np.random.Generator) -> Halves:
 
     The interval is about the extreme of the true curve and inverts a parametric bootstrap. Assume that the
     curve has the estimated shape at some size; redraw it with the covariance of its clusters, halve it in
-    the same ways, and see by how much the estimate misses the extreme. An end of the interval is where
-    the extreme at that size and the estimate corrected by its error there agree. So it allows for halves
-    that pick another phase where several are nearly as good.
+    the same ways, and see by how much the estimate misses the extreme: the size is in the interval if the
+    estimate is within a t quantile of standard deviations from what is usual at that size. So it allows
+    for halves that pick another phase where several are nearly as good.
+
+    Why not percentiles: a flat curve can be taken only for more than it is, and central percentiles cover it
+    in 97.5 % of all cases. The error of a flat curve leans to that side, so that the standard deviation, as
+    in the interval of the phase SD, leaves about 5 % there, and 2.5 % on each side of a clear effect.
 
     Args:
         curve: effects or rates per phase.
@@ -112,23 +111,13 @@ def _interval(
     size_G = np.linspace(0, 1, 10) ** 2 * (seen + 4 * noise)
     level = mean * sum(sign for sign, _ in picks)
     truth_G = level + size_G * sum(sign * shape_S[choose(shape_S)] for sign, choose in picks)
-    rising = truth_G[-1] >= level
-    bounds_G2 = np.empty((len(size_G), 2))
     few = shifts[0][: HALVINGS // 2], shifts[1][: HALVINGS // 2]
+    quantile = t_quantile(len(curve.deviation_CR) - 1)
+    bounds_G2 = np.empty((len(size_G), 2))
     for g, size in enumerate(size_G):
-        drawn_B, _ = _halved(mean + size * shape_S + noise_BS, few, picks)
-        bounds_G2[g] = value - _error_ends(drawn_B - truth_G[g], len(curve.deviation_CR) - 1, rising)
+        error_B = _halved(mean + size * shape_S + noise_BS, few, picks)[0] - truth_G[g]
+        bounds_G2[g] = value - error_B.mean() + np.array([-1, 1]) * quantile * error_B.std()
     return _meeting(bounds_G2[:, 0], truth_G), _meeting(bounds_G2[:, 1], truth_G)
-
-
-def _error_ends(error_B: Floats, df: int, rising: bool) -> Floats:
-    """Upper and lower quantile of the error, widened from the normal's to Student's t."""
-    large, small = TAILS
-    upper, lower = (large, small) if rising else (small, large)
-    ends_2 = np.quantile(error_B, [1 - upper, lower])
-    middle = error_B.mean()
-    widened_2: Floats = middle + (ends_2 - middle) * t_quantile(df) / stats.norm.isf((1 - CONFIDENCE) / 2)
-    return widened_2
 
 
 def _meeting(bound_G: Floats, truth_G: Floats) -> float:
