@@ -116,6 +116,7 @@ def _interval(
     extreme = sum(sign * float(shape_S[choose(shape_S)]) for sign, choose in picks)
     level, side = mean * sum(sign for sign, _ in picks), float(np.sign(extreme))
     noise = float(np.sqrt(((own_CS - own_CS.mean(axis=1, keepdims=True)) ** 2).sum())) / clusters
+    known = max(1 - (noise / seen) ** 2, 0.0) if seen > 0 else 0.0
     size_G = np.linspace(0, 1, 10) ** 2 * (seen + 4 * noise)
     truth_G = size_G * abs(extreme)
     sign_B1C = rng.choice((-1.0, 1.0), (RESAMPLES, 1, clusters))
@@ -131,8 +132,8 @@ def _interval(
             flat = drawn_B.mean()
         sd, usual = drawn_B.std(), drawn_B.mean()
         below, above = _reach((drawn_B - usual) / sd, (usual - flat) / sd)
-        effect = side * (value - level)
-        bound_2G[:, g] = effect - above * sd, effect + (truth_G[g] - usual) + below * sd
+        effect, short = side * (value - level), truth_G[g] - usual
+        bound_2G[:, g] = effect + known * short - above * sd, effect + short + below * sd
     ends = sorted(level + side * _meeting(bound_G, truth_G) for bound_G in bound_2G)
     return ends[0], ends[1]
 
