@@ -45,13 +45,17 @@ def split_half(curve: Rates, picks: Picks, rng: np.random.Generator) -> Halves:
     The interval is about the extreme of the true curve and inverts a test. Suppose that the curve has the
     estimated shape at some size. Take it from each cluster's own curve, turn the sign of what is left at
     random for a whole cluster, add it back, halve and measure in the same ways: this is how estimates
-    scatter about that extreme, including halves that pick another phase where several are nearly as good.
-    Signs keep together what belongs together: a cluster with a rare failure moves the curve and the pick of
-    its half at once, which normal redraws do not know (they cover flat curves at the ceiling in 99 %).
+    scatter, and by how much they fall short where halves pick another phase than the extreme. Signs keep
+    together what belongs together: a cluster with a rare failure moves the curve and the pick of its half
+    at once, which normal redraws do not know (their intervals cover flat curves at the ceiling in 99 %).
 
     A curve cannot be flatter than flat. An estimate below the usual one for a flat curve therefore is no
     evidence against a small effect, and all of the 5 % lies on the other side (`_reach`); for a clear effect
     2.5 % lies on either side. Central 95 % would cover flat curves in 97.5 %.
+
+    An estimate that fell short raises the upper end of the effect in full, and the lower end in the share
+    of the shape that is not noise: in a noisy shape the extremes stand out more than they do in truth, so
+    that it overstates or understates the shortfall. This rule is the cautious choice; it is not derived.
 
     Args:
         curve: effects or rates per phase.
@@ -119,23 +123,31 @@ def _interval(
     known = max(1 - (noise / seen) ** 2, 0.0) if seen > 0 else 0.0
     size_G = np.linspace(0, 1, 10) ** 2 * (seen + 4 * noise)
     truth_G = size_G * abs(extreme)
-    sign_B1C = rng.choice((-1.0, 1.0), (RESAMPLES, 1, clusters))
-    signed = [sign_B1C * half_KC[: HALVINGS // 2] for half_KC in halves]
-    scatter = [(weight_BKC @ own_CS, weight_BKC.sum(axis=-1, keepdims=True)) for weight_BKC in signed]
-    bound_2G = np.empty((2, len(size_G)))
+    sign_BC = rng.choice((-1.0, 1.0), (RESAMPLES, clusters))
+    scatter = [_signed(own_CS, half_KC[: HALVINGS // 2], sign_BC) for half_KC in halves]
+    bound_2G, flat = np.empty((2, len(size_G))), None
     for g, size in enumerate(size_G):
         one_BKS, other_BKS = (
             mean + own_BKS + (size + net_BK1 * (seen - size)) * shape_S for own_BKS, net_BK1 in scatter
         )
         drawn_B = side * (_halved(one_BKS, other_BKS, picks)[0] - level)
-        if g == 0:
-            flat = drawn_B.mean()
-        sd, usual = drawn_B.std(), drawn_B.mean()
+        sd, usual = max(float(drawn_B.std()), 1e-12), float(drawn_B.mean())
+        flat = usual if flat is None else flat
         below, above = _reach((drawn_B - usual) / sd, (usual - flat) / sd)
         effect, short = side * (value - level), truth_G[g] - usual
         bound_2G[:, g] = effect + known * short - above * sd, effect + short + below * sd
     ends = sorted(level + side * _meeting(bound_G, truth_G) for bound_G in bound_2G)
     return ends[0], ends[1]
+
+
+def _signed(own_CS: Floats, half_KC: Floats, sign_BC: Floats) -> tuple[Floats, Floats]:
+    """Half the clusters' mean curve under random signs, and the same of a curve that is 1 in every cluster.
+
+    Returns:
+        arrays of shape [B, K, S] and [B, K, 1].
+    """
+    weight_BKC = sign_BC[:, None, :] * half_KC
+    return weight_BKC @ own_CS, weight_BKC.sum(axis=-1, keepdims=True)
 
 
 def _reach(distance_B: Floats, ahead: float) -> tuple[float, float]:
