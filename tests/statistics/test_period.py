@@ -44,6 +44,14 @@ def test_flat_scores_have_no_period_and_a_strong_depth_trend_none_either(rng):
         assert (p <= 0.05).sum() <= 7  # 8 or more of 40 has probability 0.0007 at 5 %
 
 
+def test_few_draws_do_not_make_the_search_louder(rng):
+    """With 19 draws 1 in 20 flat runs has p ≤ 5 %; it is 3 in 20 if the observed draw is scaled by the others."""
+    design = Design(clusters=8, layouts=12, questions=2)
+    tables = [plant(flat(2), design, rng) for _ in range(400)]
+    p = np.array([find_period(t, "logprob", "source", range(2, 7), rng, 19).p_value for t in tables])
+    assert np.mean(p <= 0.05) <= 0.09  # 0.05 and nearly 4 standard errors
+
+
 def test_a_trend_does_not_hide_the_period(rng):
     """The wave is found under a trend that moves the scores more than it does."""
     found = search(sine(8, 0.25), replace(CLUSTERED, trend=0.03), rng)

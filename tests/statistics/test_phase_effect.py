@@ -30,6 +30,17 @@ def test_squared_phase_sd_is_unbiased_at_no_effect_and_at_some(rng):
         assert np.mean(excess) == pytest.approx(np.var(truth), abs=3.5 * error)
 
 
+def test_the_noise_of_rare_failures_is_neither_over_nor_underrated(rng):
+    """The trace of V² is unbiased where one cluster in five carries all the noise, far from a normal law."""
+    clusters, sd_S, square = 25, np.array([3.0, 2.0, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5]), []
+    for _ in range(2000):
+        own_CS = sd_S * rng.standard_normal((clusters, 8)) * (rng.random((clusters, 1)) < 0.2)
+        deviation_CS = (own_CS - own_CS.mean(axis=0)) / np.sqrt(clusters * (clusters - 1))
+        square.append(noise_of(Rates(own_CS.mean(axis=0), np.full(8, 1000.0), deviation_CS)).square)
+    true = (sd_S**4).sum() * (0.2 / clusters) ** 2
+    assert np.mean(square) == pytest.approx(true, rel=0.15)  # a normal law's formula is 60 % above
+
+
 def test_value_lies_in_its_interval_and_nothing_is_negative(rng):
     """Also where the estimate is clipped at 0, the upper end is above it."""
     for size in (0.0, 0.02, 0.3):

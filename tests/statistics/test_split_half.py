@@ -49,6 +49,18 @@ def test_interval_holds_the_true_gap_where_phases_are_nearly_tied(rng):
     assert np.mean([e.low <= 0.06 <= e.high for e in found]) >= 0.88  # 0.95 less 3 standard errors
 
 
+def test_interval_of_a_flat_curve_is_no_wider_than_it_must_be(rng):
+    """About 1 in 20 excludes a gap of 0, though it cannot be negative and failures are rare."""
+    wrong = 0
+    for _ in range(300):
+        own_CS = 1 - rng.poisson(0.5, (25, 8)) / 24
+        own_CS -= own_CS.mean(axis=1, keepdims=True)
+        deviation_CS = (own_CS - own_CS.mean(axis=0)) / np.sqrt(25 * 24)
+        curve = Rates(own_CS.mean(axis=0), np.full(8, 600.0), deviation_CS)
+        wrong += split_half(curve, WIDEST, rng).estimate.low > 0
+    assert 7 <= wrong <= 26  # each end has probability 0.01 at 5 %
+
+
 def test_the_same_seed_gives_the_same_estimate(rng):
     """Halvings and resamples come from the generator alone."""
     curve = drawn(np.linspace(0.6, 0.8, 8), 0.2, rng)

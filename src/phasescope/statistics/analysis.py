@@ -31,12 +31,12 @@ METHODS = {
     "residue_rate": "mean at one residue; Wilson's interval at the effective number of trials over clusters "
     "(beside it, in the detail, plain Wilson, which takes trials as independent)",
     "worst_residue": "residue picked on one half of the clusters and measured on the other, both ways, "
-    "averaged over 32 random halvings; interval for the lowest true rate by inverting a parametric bootstrap",
+    "averaged over 32 random halvings; interval for the lowest true rate by inverting a sign-flip test",
     "phase_sd": "SD over phases of the effects within blocks, less the variance that deleting one cluster at "
     "a time shows; interval by inverting the test of their sum of squares",
     "split_half_gap": "best and worst phase picked on one half of the clusters and measured on the other, "
     "both ways, averaged over 32 random halvings; interval for the largest true gap by inverting a "
-    "parametric bootstrap",
+    "sign-flip test",
     "raw_gap": "largest less smallest phase effect within blocks, which noise inflates; beside it the mean "
     "and 95th percentile of the same when the layouts of whole clusters are permuted",
     "phase_test": "sum of squares over phases, without block means and a smooth trend in position; p by "

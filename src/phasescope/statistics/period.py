@@ -118,15 +118,21 @@ def _score(sum_DS: Floats, design: Fold) -> Floats:
 
 
 def _surprise(statistic_D: Floats) -> Floats:
-    """−log p under the gamma distribution with the mean and variance of the permutations.
+    """−log p of each draw under the gamma distribution with the mean and variance of all other draws.
 
-    By the cube root of Wilson and Hilferty, whose normal tail does not underflow however strong the effect.
+    The observed draw must not be set apart: if it alone were left out of the moments, every permutation
+    would be damped by itself while the observed one is not, and the test would be too loud (size 6 % of
+    nominal 5 with 199 draws). The tail is taken by the cube root of Wilson and Hilferty, whose normal does
+    not underflow however strong the effect.
     """
-    mean, variance = statistic_D[1:].mean(), statistic_D[1:].var()
-    if variance <= 1e-18 * mean**2:
+    others, largest = len(statistic_D) - 1, statistic_D.max()
+    if np.ptp(statistic_D) <= 1e-9 * largest:
         return np.zeros_like(statistic_D)
-    sd = np.sqrt(variance / (9 * mean**2))
-    surprise_D: Floats = -stats.norm.logsf((np.cbrt(statistic_D / mean) - (1 - sd**2)) / sd)
+    scaled_D = statistic_D / largest
+    mean_D = np.maximum(scaled_D.sum() - scaled_D, 1e-12) / others
+    variance_D = ((scaled_D**2).sum() - scaled_D**2) / others - mean_D**2
+    sd_D = np.sqrt(np.maximum(variance_D, 1e-18) / (9 * mean_D**2))
+    surprise_D: Floats = -stats.norm.logsf((np.cbrt(scaled_D / mean_D) - (1 - sd_D**2)) / sd_D)
     return surprise_D
 
 

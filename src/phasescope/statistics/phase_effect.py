@@ -17,7 +17,7 @@ class Noise:
 
     Attributes:
         trace: tr V, what noise adds to the sum of squared effects.
-        square: tr V², unbiased under normality.
+        square: tr V², unbiased.
         along: variance in the direction of the effects, θᵀVθ / θᵀθ.
         clusters_df: C − 1.
     """
@@ -36,14 +36,15 @@ class Noise:
 def noise_of(effects: Rates) -> Noise:
     """Moments of the covariance of phase effects, from the deviations of their clusters.
 
-    With ν = C − 1 degrees of freedom tr V̂² is too large by (tr V)²/ν, which for many phases is most of it:
+    tr V̂² is too large, with many phases by more than what it estimates, and most where few clusters carry
+    the failures. Unbiased whatever the distribution over C ≥ 4 clusters is, with d_c their deviations,
 
-        tr V² ≈ (tr V̂² − (tr V̂)²/ν) · ν² / ((ν − 1)(ν + 2))
+        tr V² ≈ (C−1) ((C−1)(C−2) tr V̂² + (tr V̂)² − C (C−1) Σ_c |d_c|⁴) / (C (C−2) (C−3))
 
     The direction's variance is estimated without the part that noise adds to both numerator and
     denominator, and kept between its naive value and the largest eigenvalue.
 
-    Source: Srivastava 2005, Journal of the Japan Statistical Society 35, 251–272, for tr V².
+    Source: Himeno and Yamada 2014, Journal of Multivariate Analysis 130, 27–44, for tr V².
     """
     deviation_CS, effect_S = effects.deviation_CR, effects.rate_R
     clusters, phases = deviation_CS.shape
@@ -54,8 +55,10 @@ def noise_of(effects: Rates) -> Noise:
     if trace < 1e-20:
         trace = _unseen(effects.trials_R)
         return Noise(trace, trace**2 / max(phases - 1, 1), 0.0, df)
-    if df > 1:
-        square = (square - trace**2 / df) * df**2 / ((df - 1) * (df + 2))
+    if clusters > 3:
+        fourth = float(((deviation_CS**2).sum(axis=1) ** 2).sum())
+        own = df * (clusters - 2) * square + trace**2 - clusters * df * fourth
+        square = own * df / (clusters * (clusters - 2) * (clusters - 3))
     square = max(square, trace**2 / max(phases - 1, 1))
     size = float(effect_S @ effect_S)
     naive = float(((deviation_CS @ effect_S) ** 2).sum()) / size if size > 0 else 0.0
