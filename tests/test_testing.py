@@ -24,6 +24,36 @@ def test_shipped_compressors_keep_every_law(compressor, grid):
     assert check_compressor(compressor, **grid) == dict.fromkeys(LAWS, "kept")
 
 
+DEEPSEEK = {"heads": 1, "tail": 5, "binding": True, "sink": True, "rotary": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("compressor", "plan"),
+    [
+        ("csa", {"width": 8, "stride": 4, "shift": 4}),
+        (
+            "csa",
+            {"width": 6, "stride": 3, "shift": 3, "settings": {"topk": 40, "index_heads": 2, "index_dim": 8}},
+        ),
+        ("hca", {"width": 5, "stride": 5}),
+        ("hca", {"width": 1, "stride": 1}),
+    ],
+    ids=str,
+)
+def test_deepseek_v4_keeps_every_law_but_the_limit(compressor, plan):
+    """CSA and HCA make entries from their own projections, and say so."""
+    verdicts = check_compressor(compressor, **plan, **DEEPSEEK)
+    assert verdicts.pop("limit") == "entries are made from projections of their own"
+    assert set(verdicts.values()) == {"kept"}
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_binding_tail_and_sink_keep_the_laws(heads):
+    """The other axes of a compression break no law, with 1, 2 or 4 KV heads."""
+    plan = {"width": 8, "stride": 6, "tail": 3, "binding": True, "rotary": 0.5, "sink": True}
+    assert check_compressor("scalar_gate", heads=heads, **plan) == dict.fromkeys(LAWS, "kept")
+
+
 class PeeksAhead(ScalarGate):
     """Lets a token's state depend on the next token."""
 

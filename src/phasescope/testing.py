@@ -15,7 +15,7 @@ from .compressors import AbstractCompressor, Entries
 from .errors import UsageError
 from .models import CompressedQwen3Config, CompressedQwen3ForCausalLM
 
-HEADS, WIDTH, DIM, TOKENS = 2, 32, 8, 29
+WIDTH, DIM, TOKENS = 32, 8, 29
 EXACT = 1e-10  # entries are computed in float64 throughout
 CLOSE = 1e-5  # Qwen3's norms and rotary embedding compute in float32, whatever the model's dtype
 
@@ -27,19 +27,19 @@ class LawBrokenError(AssertionError):
 class _Subject:
     """A compressor under test: alone, and in a two-layer model with random weights."""
 
-    def __init__(self, name: str, grid: dict[str, Any], seed: int) -> None:
-        self.name, self.grid, self.seed = name, grid, seed
+    def __init__(self, name: str, grid: dict[str, Any], heads: int, seed: int) -> None:
+        self.name, self.grid, self.heads, self.seed = name, grid, heads, seed
         self.model = self.build(**grid)
         self.compressor: AbstractCompressor = self.model.model.layers[0].self_attn.compressor
         self.ids = torch.randint(64, (2, TOKENS), generator=self.generator())
         self.hidden = torch.randn(2, TOKENS, WIDTH, generator=self.generator(), dtype=torch.float64)
-        self.payload = torch.randn(2, 2, HEADS, TOKENS, DIM, generator=self.generator(), dtype=torch.float64)
+        self.payload = torch.randn(2, 2, heads, TOKENS, DIM, generator=self.generator(), dtype=torch.float64)
 
     def generator(self) -> torch.Generator:
         return torch.Generator().manual_seed(self.seed)
 
     def build(self, **grid: Any) -> CompressedQwen3ForCausalLM:
-        config = CompressedQwen3Config(compression={"compressor": self.name, **grid}, **_shape())
+        config = CompressedQwen3Config(compression={"compressor": self.name, **grid}, **_shape(self.heads))
         model = CompressedQwen3ForCausalLM(config).double().eval()
         generator = self.generator()
         with torch.no_grad():
@@ -70,7 +70,9 @@ def check_compressor(
     width: int = 4,
     stride: int = 4,
     shift: Any = 0,
+    heads: int = 2,
     seed: int = 0,
+    **compression: Any,
 ) -> dict[str, str]:
     """Hold a compressor to every law: causal, period, parts, coverage, limit, decode, gradients, round trip.
 
@@ -78,8 +80,10 @@ def check_compressor(
         compressor: a name in the catalog, or a class (which is then added to it by its full name).
         width: of the grid on which it is tested.
         stride: of the same grid.
-        shift: of the same grid; per layer and head if wanted (two layers, two KV heads).
+        shift: of the same grid; per layer and head if wanted (two layers).
+        heads: KV heads of the model, 1, 2 or 4.
         seed: of weights and inputs.
+        **compression: further fields of `Compression` that the method needs, such as `binding` or `settings`.
 
     Returns:
         per law `kept`, or the reason that the compressor declares in `breaks`.
@@ -97,7 +101,8 @@ def check_compressor(
     unknown = sorted(set(breaks) - set(LAWS))
     if unknown:
         raise UsageError(f"{name} declares to break {', '.join(unknown)}; the laws are {', '.join(LAWS)}")
-    subject = _Subject(name, {"width": width, "stride": stride, "shift": shift}, seed)
+    grid = {"width": width, "stride": stride, "shift": shift, **compression}
+    subject = _Subject(name, grid, heads, seed)
     verdicts = {}
     for law, check in LAWS.items():
         if law in breaks:
@@ -117,7 +122,7 @@ def _causal(subject: _Subject) -> str:
     cut = TOKENS - 5
     early = subject.entries(subject.hidden[:, :cut], subject.payload[:, :, :, :cut])
     late = subject.entries(subject.hidden, subject.payload)
-    known = (early.closes_BHN < cut).expand(2, HEADS, -1)
+    known = (early.closes_BHN < cut).expand(2, subject.heads, -1)
     entries = known.shape[2]
     for name in ("key_BHND", "value_BHND"):
         gap = (getattr(early, name) - getattr(late, name)[:, :, :entries]).abs()
@@ -134,14 +139,14 @@ def _period(subject: _Subject) -> str:
     """A stride of padding in front moves entries by one and leaves their content alone."""
     stride = subject.grid["stride"]
     pad = torch.randn(2, stride, WIDTH, generator=subject.generator(), dtype=torch.float64)
-    pads = torch.randn(2, 2, HEADS, stride, DIM, generator=subject.generator(), dtype=torch.float64)
+    pads = torch.randn(2, 2, subject.heads, stride, DIM, generator=subject.generator(), dtype=torch.float64)
     plain = subject.entries(subject.hidden, subject.payload)
     moved = subject.entries(torch.cat([pad, subject.hidden], 1), torch.cat([pads, subject.payload], 3))
     whole = [window for window in range(plain.key_BHND.shape[2]) if window * stride >= _most_shift(subject)]
     for window in whole:
         for name in ("key_BHND", "value_BHND"):
             gap = (getattr(plain, name)[:, :, window] - getattr(moved, name)[:, :, window + 1]).abs()
-            known = (plain.closes_BHN[:, :, window] < TOKENS).expand(2, HEADS)
+            known = (plain.closes_BHN[:, :, window] < TOKENS).expand(2, subject.heads)
             if bool((gap[known] > EXACT).any()):
                 return f"entry {window} differs from entry {window + 1} after {stride} tokens of padding"
     return "" if whole else "no window lies wholly inside the sequence"
@@ -174,9 +179,9 @@ def _coverage(subject: _Subject) -> str:
 
 
 def _limit(subject: _Subject) -> str:
-    """Windows of one token are full attention."""
-    ours = subject.build(width=1, stride=1)
-    plain = Qwen3ForCausalLM(Qwen3Config(**_shape())).double().eval()
+    """Windows of one token, without binding, sink or partial rotation, are full attention."""
+    ours = subject.build(width=1, stride=1, settings=subject.grid.get("settings", {}))
+    plain = Qwen3ForCausalLM(Qwen3Config(**_shape(subject.heads))).double().eval()
     plain.load_state_dict({k: v for k, v in ours.state_dict().items() if ".compressor." not in k})
     with torch.no_grad():
         gap = float((ours(input_ids=subject.ids).logits - plain(input_ids=subject.ids).logits).abs().max())
@@ -190,10 +195,12 @@ def _decode(subject: _Subject) -> str:
 
 
 def _gradients(subject: _Subject) -> str:
-    """Every parameter gets a finite gradient."""
+    """Every parameter that is not frozen gets a finite gradient."""
     subject.model.zero_grad()
     subject.model(input_ids=subject.ids, labels=subject.ids, use_cache=False).loss.backward()
     for name, param in subject.model.named_parameters():
+        if not param.requires_grad:
+            continue
         if param.grad is None:
             return f"{name} gets no gradient"
         if not bool(param.grad.isfinite().all()):
@@ -228,14 +235,14 @@ LAWS: dict[str, Callable[[_Subject], str]] = {
 """Each law by name: a check that returns what is wrong, or nothing."""
 
 
-def _shape() -> dict[str, Any]:
+def _shape(heads: int) -> dict[str, Any]:
     return {
         "vocab_size": 64,
         "hidden_size": WIDTH,
         "intermediate_size": 16,
         "num_hidden_layers": 2,
-        "num_attention_heads": 2 * HEADS,
-        "num_key_value_heads": HEADS,
+        "num_attention_heads": 4,
+        "num_key_value_heads": heads,
         "head_dim": DIM,
         "max_position_embeddings": 128,
     }

@@ -21,7 +21,7 @@ from ..compressors import AbstractCompressor
 from .cache import HIDDEN, EntryLayer, entry_layer
 from .config import CompressedQwen3Config
 
-BLOCK = 512
+BLOCK = 256
 """Queries that are read together: no array is larger than this many rows of entries and local tokens."""
 
 
