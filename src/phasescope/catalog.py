@@ -67,6 +67,7 @@ COMPRESSORS = Table(
         "uniform": "phasescope.compressors.uniform:Uniform",
         "scalar_gate": "phasescope.compressors.scalar_gate:ScalarGate",
         "vector_gate": "phasescope.compressors.vector_gate:VectorGate",
+        "dynamic": "phasescope.compressors.dynamic:Dynamic",
         "csa": "phasescope.compressors.csa:CSA",
         "hca": "phasescope.compressors.hca:HCA",
     },

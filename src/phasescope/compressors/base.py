@@ -159,7 +159,7 @@ class AbstractWindowPool(AbstractCompressor):
             return hidden_BTE.new_empty(batch, len(self.grids), tokens, 0)
         return self.gate(hidden_BTE).view(batch, tokens, len(self.grids), self.channels).transpose(1, 2)
 
-    def settled(self, tokens: int) -> int:
+    def settled(self, tokens: int) -> int | None:
         """The first token of the earliest incomplete window, rounded down to the grid.
 
         0 where gaps lie between windows, whose tokens stay raw for ever, and for a method whose entries depend

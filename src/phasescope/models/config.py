@@ -5,6 +5,7 @@ from __future__ import annotations
 from inspect import signature
 from typing import Any
 
+import torch
 from pydantic import Field
 from transformers import Qwen3Config
 
@@ -60,7 +61,7 @@ class Compression(Record):
             tuple(WindowGrid(self.width, self.stride, shift) for shift in shifts) for shifts in by_head
         )
 
-    def check(self, layers: int, heads: int, head_dim: int) -> None:
+    def check(self, layers: int, heads: int, hidden_size: int, head_dim: int) -> None:
         """Refuse what cannot be built, or would leave a token unread.
 
         Raises:
@@ -91,6 +92,9 @@ class Compression(Record):
                     else f"coverage hole: on {grids[0][0]} the tokens between windows are in no entry, and "
                     f"{self.compressor} reads raw tokens in its tail only; width must be at least the stride"
                 )
+        with torch.device("meta"):  # what a compressor's constructor refuses is refused here, at no cost
+            for layer in grids:
+                compressor(layer, hidden_size, head_dim, **self.settings)
 
 
 class CompressedQwen3Config(Qwen3Config):
@@ -108,9 +112,8 @@ class CompressedQwen3Config(Qwen3Config):
         plan = self.plan
         if plan is None:
             return
-        plan.check(
-            self.num_hidden_layers, self.num_key_value_heads or self.num_attention_heads, self.head_dim
-        )
+        heads = self.num_key_value_heads or self.num_attention_heads
+        plan.check(self.num_hidden_layers, heads, self.hidden_size, self.head_dim)
         self.compression = plan.model_dump(mode="json")  # defaults are written out
         if any(kind != "full_attention" for kind in self.layer_types or ()):
             raise UsageError("compression replaces full attention; set use_sliding_window to false")
