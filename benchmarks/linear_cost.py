@@ -13,24 +13,28 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
 
 from .linear_cost_bounds import Backbone, csa_flops, prefill_flops
 from .linear_cost_measure import CSA, Facts, config, grid, measure
-from .linear_cost_report import Results, document, draw, summary, tables
+from .linear_cost_plot import draw
+from .linear_cost_report import Results, document, summary, tables
 
 SHORTEST, CSA_LONGEST = 1024, 16384
 CACHE_TOKENS, EQUAL_TOKENS, DECODE_TOKENS = 4096 + 5, 4096, 16384
 TRAIN_TOKENS = (512, 4096)
-START, SPEED = 8.0, 1.5e10
-"""Seconds a process takes to begin, and FLOPs a second: only to say how much time is left."""
+START, SPEED = 5.0, 1.5e10
+"""Seconds of a process beside its work, and FLOPs a second: only to say how much time is left."""
+FRESH = get_context("forkserver")  # each process is new, but the libraries are imported once for all
+FRESH.set_forkserver_preload(["benchmarks.linear_cost_measure"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +46,11 @@ class Job:
     tokens: int
     flops: float = 0.0
     peak: bool = False
-    key: tuple[str, str, int] = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", (self.kind, self.variant, self.tokens))
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Where its facts are kept."""
+        return self.kind, self.variant, self.tokens
 
     @property
     def weight(self) -> float:
@@ -82,19 +87,25 @@ def jobs(longest: int, full_longest: int, rounds: int) -> list[Job]:
 
 
 def run(job: Job, threads: int) -> Facts | None:
-    """The facts that a process prints; None where it fails, whose last words go to stderr."""
-    command = [sys.executable, "-m", "benchmarks.linear_cost", "--measure", job.kind]
-    command += ["--variant", job.variant, "--tokens", str(job.tokens), "--threads", str(threads)]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MALLOC_ARENA_MAX": "1"}
-    done = subprocess.run(
-        command + ["--peak"] * job.peak, capture_output=True, text=True, env=environment, check=False
-    )
-    if done.returncode:
-        words = done.stderr.strip().splitlines()[-1:] or [f"ended with {done.returncode}"]
-        print(f"{job.kind} {job.variant} at {job.tokens}: {words[0]}", file=sys.stderr, flush=True)
-        return None
-    facts: Facts = json.loads(done.stdout.splitlines()[-1])
+    """The facts that a process finds; None where it fails or is killed, of which stderr then speaks."""
+    receiver, sender = FRESH.Pipe(duplex=False)
+    process = FRESH.Process(target=_measure, args=(sender, job, threads))
+    process.start()
+    sender.close()
+    try:
+        facts: Facts | None = receiver.recv()
+    except EOFError:
+        facts = None
+    process.join()
+    if facts is None:
+        note = f"{job.kind} {job.variant} at {job.tokens} tokens was not measured: exit status {process.exitcode}"
+        print(note, file=sys.stderr, flush=True)
     return facts
+
+
+def _measure(sender: Connection, job: Job, threads: int) -> None:
+    torch.set_num_threads(threads)
+    sender.send(measure(job.kind, job.variant, job.tokens, job.peak))
 
 
 def collect(plan: list[Job], threads: int) -> Results:
@@ -144,7 +155,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--plot", type=Path, help="SVG to write")
     parser.add_argument("--write-docs", type=Path, help="page to write the tables to")
-    parser.add_argument("--measure", help="one measurement only, printed as JSON (what the processes run)")
+    parser.add_argument("--measure", help="one measurement only, printed as JSON")
     parser.add_argument("--variant", default="w8s8", help="of what is measured")
     parser.add_argument("--tokens", type=int, default=SHORTEST)
     parser.add_argument("--peak", action="store_true", help="the peak of memory too")
@@ -154,8 +165,8 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Measure everything, print the tables and the JSON; or one measurement."""
     given = arguments()
-    torch.set_num_threads(given.threads)
     if given.measure:
+        torch.set_num_threads(given.threads)
         print(json.dumps(measure(given.measure, given.variant, given.tokens, given.peak)))
         return
     results = collect(jobs(given.longest, given.full_longest, given.rounds), given.threads)

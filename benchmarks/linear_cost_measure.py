@@ -70,7 +70,8 @@ def grid() -> WindowGrid:
 def model(variant: str) -> CompressedQwen3ForCausalLM:
     """`full` or `w8s8`, with random weights."""
     torch.manual_seed(0)
-    return CompressedQwen3ForCausalLM(config(variant == "w8s8")).eval()
+    network: CompressedQwen3ForCausalLM = CompressedQwen3ForCausalLM(config(variant == "w8s8")).eval()
+    return network
 
 
 def token_ids(tokens: int, rows: int = 1) -> Tensor:
@@ -151,7 +152,10 @@ def peak_bytes(run: Callable[[], object]) -> float:
     """Peak of resident memory during the run, over what was resident before it."""
     gc.collect()
     libc = ctypes.CDLL(None)
-    for option, value in ((-1, 0), (-3, 2**16)):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD: freed is given back
+    for option, value in (
+        (-1, 0),
+        (-3, 2**16),
+    ):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD: what is freed goes back
         libc.mallopt(option, value)
     libc.malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
@@ -179,8 +183,8 @@ def decode(variant: str, tokens: int) -> Facts:
     for _ in range(STEPS):
         token = network(input_ids=token, cache=cache, use_cache=True).logits[:, -1:].argmax(-1)
     elapsed = time.perf_counter() - started
-    weights = sum(x.numel() * x.element_size() for x in network.parameters())
-    weights -= network.get_input_embeddings().weight.nbytes  # one row is read of it
+    # Of the embedding one row is read, of everything else all.
+    weights = sum(x.nbytes for name, x in network.named_parameters() if "embed_tokens" not in name)
     shape = Backbone.of(network.config)
     held = cache_bytes(shape, tokens, grid() if variant == "w8s8" else None)
     return {"tokens_per_second": STEPS / elapsed, "bytes_per_token": weights + held}
@@ -210,7 +214,7 @@ def equal(tokens: int) -> Facts:
     A choice between two scores that differ by less than float32 resolves is not defined (their indexer computes in
     float32), so outputs are compared where the choices agree.
     """
-    layer = theirs(EQUAL)
+    layer: Any = theirs(EQUAL)
     mine, hidden = ours(EQUAL, layer), unit_inputs(EQUAL, tokens)
     their_seen: list[Any] = []
     layer.compressor.register_forward_hook(lambda module, given, out: their_seen.extend(out))
@@ -224,10 +228,9 @@ def equal(tokens: int) -> Facts:
         return choices[-1]
 
     mine.compressor.select_BHQN = lambda *given: spy(*given)[None, None]  # type: ignore[method-assign]
-    held = EntryCache(mine.config)
+    held: Any = EntryCache(mine.config)
     our_out = mine(hidden, cache=held)[0]
     our_entries = held.layers[0].keys
-    assert our_entries is not None
     start, same = 0, []
     for choice in choices:
         end = start + len(choice)

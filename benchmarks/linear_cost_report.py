@@ -1,15 +1,9 @@
-"""Tables, page, plot and final numbers of `benchmarks.linear_cost`, from its results."""
+"""Tables, page and final numbers of `benchmarks.linear_cost`, from its results."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from math import ceil, floor, log10
-from typing import Any
-
-from markupsafe import Markup
-
-from phasescope.report.canvas import Point, dot, element, line, path, text
+from itertools import chain
 
 from .linear_cost_bounds import (
     QWEN3_06B,
@@ -19,7 +13,7 @@ from .linear_cost_bounds import (
     prefill_bound,
     training_bound,
 )
-from .linear_cost_measure import CSA, EQUAL, Facts, config, grid
+from .linear_cost_measure import BATCH, CSA, EQUAL, STEPS, Facts, config, grid
 
 Results = dict[tuple[str, str, int], Facts]
 """Kind, variant and tokens of a measurement → what was found."""
@@ -136,7 +130,7 @@ def _csa(results: Results) -> Iterator[str]:
         "transformers, s",
         "ours, s",
         "speedup",
-        "bound",
+        "FLOPs ratio",
         "transformers, MiB",
         "ours, MiB",
         "memory ratio",
@@ -183,11 +177,11 @@ def _decode(results: Results) -> Iterator[str]:
 
 def _train(results: Results) -> Iterator[str]:
     time = {v: series(results, "train", v, "seconds") for v in ("full", "w8s8")}
-    yield from _head("tokens", "plain, steps/s", "W8/S8, steps/s", "ratio", "bound")
+    yield from _head("tokens", "plain, tokens/s", "W8/S8, tokens/s", "ratio", "bound")
     for tokens in sorted({*time["full"], *time["w8s8"]}):
         sides = [time[v].get(tokens) for v in ("full", "w8s8")]
         bound = training_bound(Backbone.of(config()), tokens, grid())
-        speeds = (_number(ratio(1.0, side)) for side in sides)
+        speeds = (_number(ratio(BATCH, side), ",.0f") for side in sides)
         yield _row(f"{tokens:,}", *speeds, _number(ratio(*sides)), f"{bound:.3g}")
 
 
@@ -215,17 +209,20 @@ TABLES: dict[str, Callable[[Results], Iterator[str]]] = {
     "train": _train,
 }
 NOTES = {
-    "prefill": "The zoo's W8/S8 and the same backbone with full attention by SDPA, batch 1, last logits only. Bounds are "
-    "FLOPs over FLOPs. Memory is the peak over what was resident before.",
-    "csa": f"The same weights, {CSA.heads} heads of {CSA.channels} channels, stride {CSA.stride}, window {CSA.window}, top-k "
-    f"{CSA.topk}, {CSA.index_heads} index heads of {CSA.index_channels}. The bound: FLOPs of all pairs, as they are "
-    "computed there, over FLOPs of what is read. The mask that their layer is given counts as input, not as its memory.",
-    "equal": f"Relative errors against `transformers` in float64 with the same weights, {EQUAL.index_heads} index heads: "
-    "with few of them many scores are exactly 0 and the choice among these is not defined.",
-    "cache": "The count: key and value of every entry and of every raw token; for CSA entries, index keys, raw tokens "
-    "that the next query reads, and states of the unfinished window and of the half that overlaps it.",
-    "decode": "Greedy, one token at a time. Bytes: weights, and the cache's keys and values.",
-    "train": "Forward and backward at 4,096 tokens a step. The bound counts FLOPs.",
+    "prefill": "The zoo's W8/S8 and the same backbone with full attention by SDPA, batch 1, logits of the last token "
+    "only. Bounds are FLOPs over FLOPs. Memory is the peak over what was resident before.",
+    "csa": f"The same weights: {CSA.heads} heads of {CSA.channels} channels, stride {CSA.stride}, window {CSA.window}, "
+    f"top-k {CSA.topk}, {CSA.index_heads} index heads of {CSA.index_channels}; eager attention, the only kind that "
+    "layer has. The ratio of FLOPs is that of all pairs, as they are computed there, over what is read. Scores that "
+    "are written and read several times cost it more than FLOPs say. The mask that it is given counts as input, not "
+    "as its memory.",
+    "equal": "Relative errors against `transformers` in float64 with the same weights as above but "
+    f"{EQUAL.index_heads} index heads: with few of them many scores are exactly 0, and the choice among these is not "
+    "defined.",
+    "cache": "The count: key and value of every entry and of every raw token; for CSA entries, index keys, the raw "
+    "tokens that the next query reads, and states of the unfinished window and of the half that overlaps it.",
+    "decode": f"Greedy, {STEPS} tokens one by one. Bytes: weights, and the cache's keys and values.",
+    "train": f"Forward and backward at {BATCH:,} tokens a step. The bound counts FLOPs.",
 }
 
 
@@ -245,8 +242,7 @@ def document(results: Results, command: str, machine: str, plot: str | None) -> 
     lines += [*_head("number", "found", "bar"), *_bars(summary(results))]
     for kind in TITLES:
         if any(key[0] == kind for key in results):
-            table = [part for lines_ in tables(results, kind) for part in lines_]
-            lines += [*table, "", NOTES[kind]]
+            lines += [*chain(*tables(results, kind)), "", NOTES[kind]]
     return "\n".join(lines) + "\n"
 
 
@@ -256,121 +252,3 @@ def _bars(found: dict[str, float | None]) -> Iterator[str]:
         yield _row(
             f"`{name}`", "not measured" if value is None else f"{value:g}", f"{word} {bar or ''}".strip()
         )
-
-
-@dataclass(frozen=True, slots=True)
-class LogFrame:
-    """A plot area with powers of two across and powers of ten upwards.
-
-    Attributes:
-        left, top: its corner in the drawing.
-        tokens, values: smallest and largest of each axis.
-        label: what is drawn upwards.
-    """
-
-    left: float
-    top: float
-    tokens: tuple[float, float]
-    values: tuple[float, float]
-    label: str
-    width: float = 360.0
-    height: float = 200.0
-
-    @classmethod
-    def around(cls, left: float, top: float, label: str, curves: list[dict[int, float]]) -> LogFrame:
-        """A frame that holds the curves."""
-        tokens = [size for curve in curves for size in curve]
-        values = [value for curve in curves for value in curve.values()]
-        ends = 10.0 ** floor(log10(min(values))), 10.0 ** ceil(log10(max(values)))
-        return cls(left, top, (min(tokens), max(tokens)), ends, label)
-
-    def at(self, tokens: float, value: float) -> Point:
-        """The place of a measurement."""
-        (first, last), (low, high) = self.tokens, self.values
-        across = log10(tokens / first) / (log10(last / first) or 1)
-        upwards = log10(value / low) / (log10(high / low) or 1)
-        return self.left + across * self.width, self.top + (1 - upwards) * self.height
-
-    def axes(self) -> Markup:
-        """Grid lines at powers of ten, labels at powers of two."""
-        parts = [text(self.left, self.top - 12, self.label, "title", "start")]
-        (first, last), (low, high) = self.tokens, self.values
-        for power in range(round(log10(low)), round(log10(high)) + 1):
-            start, end = self.at(first, 10.0**power), self.at(last, 10.0**power)
-            parts.append(
-                line(start, (self.left + self.width, end[1]), "grid" if power > log10(low) else "axis")
-            )
-            parts.append(text(self.left - 7, start[1] + 4, f"{10.0**power:g}", "tick", "end"))
-        size = int(first)
-        while size <= last:
-            x = self.at(size, low)[0]
-            parts.append(text(x, self.top + self.height + 17, f"{size // 1024}K", "tick"))
-            size *= 2
-        return Markup("").join(parts)
-
-    def curve(self, by_tokens: dict[int, float], name: str, kind: str) -> Markup:
-        """A line with a dot per measurement and its name at the last one."""
-        points = [self.at(tokens, value) for tokens, value in by_tokens.items()]
-        if not points:
-            return Markup("")
-        x, y = points[-1]
-        label = text(x - 8, y - 7, name, f"name {kind}", "end")
-        if kind == "arm":
-            label = text(min(x, self.left + self.width) - 2, y + 20, name, f"name {kind}", "end")
-        return (
-            path(points, f"curve {kind}")
-            + Markup("").join(dot(p, 3.2, f"dot {kind}") for p in points)
-            + label
-        )
-
-
-STYLE = """
-svg { font: 12.5px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; --page: #fdfdfb; --ink: #1b1e23;
-  --soft: #59616b; --grid: #e6e6df; --arm: #0067a8; --control: #6b7078 }
-@media (prefers-color-scheme: dark) { svg { --page: #15181c; --ink: #e9e7e1; --soft: #a7adb5; --grid: #2a3036;
-  --arm: #62b6ec; --control: #a3aab2 } }
-.page { fill: var(--page) } .title { fill: var(--ink); font-weight: 600 } .tick { fill: var(--soft) }
-.grid { stroke: var(--grid) } .axis { stroke: var(--soft) }
-.curve { fill: none; stroke-width: 2 } .curve.arm { stroke: var(--arm) }
-.curve.control { stroke: var(--control); stroke-dasharray: 5 4 }
-.dot.arm { fill: var(--arm) } .dot.control { fill: var(--page); stroke: var(--control); stroke-width: 1.6 }
-.name { font-weight: 600 } .name.arm { fill: var(--arm) } .name.control { fill: var(--control) }
-"""
-PANELS = (
-    ("prefill", "Prefill, s", "seconds", 1.0),
-    ("prefill", "Prefill, peak MiB", "bytes", MIB),
-    ("csa", "CSA layer, s", "seconds", 1.0),
-    ("csa", "CSA layer, peak MiB", "bytes", MIB),
-)
-SIDES = {"prefill": ("full", "w8s8"), "csa": ("transformers", "ours")}
-
-
-def draw(results: Results) -> str:
-    """Four log-log panels against tokens: time and memory of the model and of one CSA layer, each with its rival."""
-    parts: list[Any] = [element("rect", width="100%", height="100%", class_="page")]
-    for index, (kind, label, fact, unit) in enumerate(PANELS):
-        curves = [
-            {tokens: value / unit for tokens, value in series(results, kind, variant, fact).items()}
-            for variant in SIDES[kind]
-        ]
-        if not any(curves):
-            continue
-        left, top = 56.0 + 440 * (index % 2), 40.0 + 280 * (index // 2)
-        frame = LogFrame.around(left, top, f"{label}, against tokens", curves)
-        parts.append(frame.axes())
-        for variant, curve, drawn in zip(SIDES[kind], curves, ("control", "arm"), strict=True):
-            parts.append(frame.curve(curve, NAMES[variant], drawn))
-    title = element("title", "Time and peak memory against tokens")
-    description = "Solid: ours. Dashed: full attention above, the layer of transformers below. Both axes are logarithmic."
-    style = element("style", Markup(STYLE))
-    drawn_ = element(
-        "svg",
-        title,
-        element("desc", description),
-        style,
-        *parts,
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox="0 0 880 570",
-        role="img",
-    )
-    return str(drawn_) + "\n"

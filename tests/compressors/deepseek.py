@@ -110,7 +110,7 @@ def theirs(sizes: Layer, dtype: torch.dtype = torch.float64) -> DeepseekV4Attent
     return layer
 
 
-def ours(sizes: Layer, layer: DeepseekV4Attention) -> CompressedAttention:
+def ours(sizes: Layer, layer: Any) -> CompressedAttention:
     """The same weights in our layer."""
     indexer = {"topk": sizes.topk, "index_heads": sizes.index_heads, "index_dim": sizes.index_channels}
     config = CompressedQwen3Config(
@@ -132,7 +132,7 @@ def ours(sizes: Layer, layer: DeepseekV4Attention) -> CompressedAttention:
             "settings": {} if sizes.topk is None else indexer,
         },
     )
-    mine = CompressedAttention(config, 0).to(layer.q_b_proj.weight.dtype).eval()
+    mine: Any = CompressedAttention(config, 0).to(layer.q_b_proj.weight.dtype).eval()
     with torch.no_grad():
         mine.q_proj.weight.copy_(_rows(layer.q_b_proj.weight, sizes.order))
         mine.k_proj.weight.copy_(_rows(layer.kv_proj.weight, sizes.order))
@@ -147,7 +147,8 @@ def ours(sizes: Layer, layer: DeepseekV4Attention) -> CompressedAttention:
             _copy(mine.compressor.indexer.keys, their_indexer, index_order)
             mine.compressor.indexer.q_proj.weight.copy_(_rows(their_indexer.q_b_proj.weight, index_order))
             mine.compressor.indexer.weights_proj.weight.copy_(their_indexer.scorer.weights_proj.weight)
-    return mine
+    built: CompressedAttention = mine
+    return built
 
 
 def _rows(weight: Tensor, places: list[int]) -> Tensor:
@@ -183,9 +184,7 @@ def arguments(layer: DeepseekV4Attention, hidden: Tensor, start: int = 0) -> dic
     }
 
 
-def read_theirs(
-    layer: DeepseekV4Attention, hidden: Tensor, parts: list[int]
-) -> tuple[Tensor, Tensor, Tensor]:
+def read_theirs(layer: Any, hidden: Tensor, parts: list[int]) -> tuple[Tensor, Tensor, Tensor]:
     """Output, entries, and which entries each query reads (of its own part's last state)."""
     cache, outputs, biases, start = DynamicCache(config=layer.config), [], [], 0
     seen: list[Any] = []
