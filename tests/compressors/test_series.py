@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 import torch
+from tests.compressors.deepseek import Layer, order, ours, padded, read_theirs, theirs, unit_inputs
 from torch import Tensor
-from transformers import DeepseekV4Config, DynamicCache
 from transformers.models.deepseek_v4.modeling_deepseek_v4 import (
-    DeepseekV4Attention,
     DeepseekV4RotaryEmbedding,
+    apply_rotary_pos_emb,
 )
 
 from phasescope import UsageError
@@ -17,129 +17,24 @@ from phasescope.models.attention import CompressedAttention
 
 EXACT = 1e-5  # relative: norms and rotary embeddings of both compute in float32
 WIDTH, HEADS, DIM, ROTATED, TOKENS = 48, 4, 16, 8, 61
-KINDS = {
-    "csa": ("compressed_sparse_attention", {"width": 8, "stride": 4, "shift": 4}),
-    "hca": ("heavily_compressed_attention", {"width": 6, "stride": 6}),
-}
-ORDER = [*range(DIM - ROTATED), *range(DIM - ROTATED, DIM, 2), *range(DIM - ROTATED + 1, DIM, 2)]
-"""Our channel i is their channel ORDER[i]: rotated pairs lie side by side there, half a head apart here."""
+STRIDES = {"csa": 4, "hca": 6}
+ORDER = order(DIM, ROTATED)
 
 
-def theirs(kind: str, topk: int) -> DeepseekV4Attention:
-    """A layer with random weights, biases and sinks."""
-    layer_type, grid = KINDS[kind]
-    rope = {"rope_type": "default", "rope_theta": 160000.0, "partial_rotary_factor": ROTATED / DIM}
-    config = DeepseekV4Config(
-        vocab_size=50,
-        hidden_size=WIDTH,
-        num_hidden_layers=1,
-        num_attention_heads=HEADS,
-        head_dim=DIM,
-        q_lora_rank=WIDTH,
-        o_groups=1,
-        o_lora_rank=WIDTH,
-        layer_types=[layer_type],
-        mlp_layer_types=["moe"],
-        compress_rates=dict.fromkeys((name for name, _ in KINDS.values()), grid["stride"]),
-        sliding_window=9,
-        index_n_heads=3,
-        index_head_dim=DIM,
-        index_topk=topk,
-        rope_parameters={"main": rope, "compress": rope},
-        rms_norm_eps=1e-6,
+def sizes(kind: Any, topk: int) -> Layer:
+    """A small layer; HCA has no indexer."""
+    return Layer(
+        kind=kind,
+        stride=STRIDES[kind],
+        hidden=WIDTH,
+        heads=HEADS,
+        channels=DIM,
+        rotated=ROTATED,
+        window=9,
+        topk=topk if kind == "csa" else None,
+        index_heads=3,
+        index_channels=DIM,
     )
-    config._attn_implementation = "eager"
-    torch.manual_seed(1)
-    layer = DeepseekV4Attention(config, 0).double().eval()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.normal_(std=0.5)
-        for name, parameter in layer.named_parameters():
-            if name.endswith("norm.weight"):
-                parameter.add_(1)
-        # Our inputs have unit mean square, so that these two leave them as they are: q is a plain projection.
-        layer.q_a_proj.weight.copy_(torch.eye(WIDTH))
-        layer.q_a_norm.weight.fill_(1)
-    return layer
-
-
-def ours(kind: str, layer: DeepseekV4Attention, topk: int | None) -> CompressedAttention:
-    """The same weights in our layer."""
-    _, grid = KINDS[kind]
-    settings = {} if topk is None else {"topk": topk, "index_heads": 3, "index_dim": DIM}
-    config = CompressedQwen3Config(
-        vocab_size=50,
-        hidden_size=WIDTH,
-        num_hidden_layers=1,
-        num_attention_heads=HEADS,
-        num_key_value_heads=1,
-        head_dim=DIM,
-        rope_parameters={"rope_type": "default", "rope_theta": 160000.0},
-        rms_norm_eps=1e-6,
-        compression={
-            "compressor": kind,
-            **grid,
-            "tail": 9,
-            "binding": True,
-            "sink": True,
-            "rotary": ROTATED / DIM,
-            "settings": settings,
-        },
-    )
-    mine = CompressedAttention(config, 0).double().eval()
-    with torch.no_grad():
-        mine.q_proj.weight.copy_(_rows(layer.q_b_proj.weight, HEADS))
-        mine.k_proj.weight.copy_(_rows(layer.kv_proj.weight, 1))
-        mine.k_norm.weight.copy_(layer.kv_norm.weight[ORDER])
-        mine.sinks.copy_(layer.sinks)
-        output = layer.o_b_proj.weight @ layer.o_a_proj.weight
-        mine.o_proj.weight.copy_(output.unflatten(1, (HEADS, DIM))[:, :, ORDER].flatten(1))
-        series = 2 if kind == "csa" else 1
-        _copy(mine.compressor.pool, layer.compressor, series)
-        if topk is not None:
-            indexer = layer.compressor.indexer
-            _copy(mine.compressor.indexer.keys, indexer, series)
-            mine.compressor.indexer.q_proj.weight.copy_(_rows(indexer.q_b_proj.weight, 3))
-            mine.compressor.indexer.weights_proj.weight.copy_(indexer.scorer.weights_proj.weight)
-    return mine
-
-
-def _rows(weight: Tensor, heads: int) -> Tensor:
-    return weight.unflatten(0, (heads, DIM))[:, ORDER].flatten(0, 1)
-
-
-def _copy(mine: Any, their: Any, series: int) -> None:
-    mine.kv_proj.weight.copy_(_rows(their.kv_proj.weight, series))
-    mine.gate_proj.weight.copy_(_rows(their.gate_proj.weight, series))
-    mine.position_bias.copy_(their.position_bias.unflatten(1, (series, DIM))[:, :, ORDER].flatten(1))
-    mine.kv_norm.weight.copy_(their.kv_norm.weight[ORDER])
-
-
-def read_theirs(
-    layer: DeepseekV4Attention, hidden: Tensor, parts: list[int]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Output, entries, and which entries each query reads (of its own part's last state)."""
-    cache, outputs, biases, start = DynamicCache(config=layer.config), [], [], 0
-    rotary = DeepseekV4RotaryEmbedding(layer.config)
-    seen: list[Any] = []
-    hook = layer.compressor.register_forward_hook(lambda module, given, out: seen.append(out))
-    for part in hidden.split(parts, dim=1):
-        position = torch.arange(start, start + part.shape[1])[None]
-        embedding = {kind: rotary(part, position, layer_type=kind) for kind in ("main", "compress")}
-        token = torch.arange(max(0, start - 8), start + part.shape[1])
-        gap = position[0][:, None] - token
-        mask = torch.zeros(gap.shape, dtype=hidden.dtype).masked_fill((gap < 0) | (gap >= 9), -torch.inf)
-        out, _ = layer(part, embedding, position, mask[None, None], cache=cache)
-        outputs.append(out)
-        entries, bias = seen[-1]
-        if bias is None:  # a single query sees every entry there is
-            bias = entries.new_zeros(1, 1, part.shape[1], entries.shape[2])
-        biases.append(bias[0, 0] == 0)
-        start += part.shape[1]
-    hook.remove()
-    most = biases[-1].shape[1]
-    read = torch.cat([torch.nn.functional.pad(x, (0, most - x.shape[1])) for x in biases])
-    return torch.cat(outputs, dim=1), seen[-1][0], read
 
 
 def read_ours(layer: CompressedAttention, hidden: Tensor, parts: list[int]) -> tuple[Tensor, Tensor, Tensor]:
@@ -159,9 +54,7 @@ def read_ours(layer: CompressedAttention, hidden: Tensor, parts: list[int]) -> t
             outputs.append(layer(part, cache=cache)[0])
     finally:
         attention.scaled_dot_product_attention = plain
-    most = masks[-1].shape[1]
-    read = torch.cat([torch.nn.functional.pad(x, (0, most - x.shape[1])) for x in masks])
-    return torch.cat(outputs, dim=1), cache.layers[0].keys, read
+    return torch.cat(outputs, dim=1), cache.layers[0].keys, padded(masks)
 
 
 @pytest.mark.parametrize("parts", [[TOKENS], [1] * TOKENS, [5, 1, 2, 26, 1, 26], [33, *[1] * 28]], ids=str)
@@ -169,10 +62,9 @@ def read_ours(layer: CompressedAttention, hidden: Tensor, parts: list[int]) -> t
 @torch.no_grad()
 def test_entries_choice_and_output_equal_deepseek_v4(kind: str, topk: int, parts: list[int]) -> None:
     """To 1e-5 relative, in one pass, in parts and token by token; the same entries are read by each query."""
-    layer = theirs(kind, topk)
-    mine = ours(kind, layer, topk if kind == "csa" else None)
-    hidden = torch.randn(1, TOKENS, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    hidden = hidden / hidden.square().mean(-1, keepdim=True).sqrt()
+    layer = theirs(sizes(kind, topk))
+    mine = ours(sizes(kind, topk), layer)
+    hidden = unit_inputs(sizes(kind, topk), TOKENS)
     their_out, their_entries, their_read = read_theirs(layer, hidden, parts)
     our_out, our_entries, our_read = read_ours(mine, hidden, parts)
     assert our_entries.shape == their_entries.shape
@@ -187,13 +79,11 @@ def test_entries_choice_and_output_equal_deepseek_v4(kind: str, topk: int, parts
 @torch.no_grad()
 def test_scores_of_the_indexer_equal_deepseek_v4() -> None:
     """The scores before the choice, not only the choice."""
-    layer = theirs("csa", 3)
-    mine = ours("csa", layer, 3)
+    layer = theirs(sizes("csa", 3))
+    mine = ours(sizes("csa", 3), layer)
     hidden = torch.randn(1, 20, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     rotary, position = DeepseekV4RotaryEmbedding(layer.config), torch.arange(20)[None]
     cos, sin = rotary(hidden, position, layer_type="compress")
-    from transformers.models.deepseek_v4.modeling_deepseek_v4 import apply_rotary_pos_emb
-
     indexer = layer.compressor.indexer
     query = apply_rotary_pos_emb(indexer.q_b_proj(hidden).view(1, 20, 3, DIM).transpose(1, 2), cos, sin)
     keys = torch.randn(1, 7, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
