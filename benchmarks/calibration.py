@@ -3,7 +3,7 @@
     python -m benchmarks.calibration [--runs 400] [--most 2000] [--seed 0] [--only 'S=8']
 
 A size or a coverage outside its bar after `--runs` planted runs is measured again up to `--most` runs in all,
-and judged by the share of all of them: with 400 runs one in fifteen sound tests would be outside by luck.
+and judged by the share of all of them: with 400 runs one in twenty sound tests would be outside by luck.
 Prints a table, and as its last line one JSON object with the extremes over all cases.
 """
 
