@@ -73,7 +73,7 @@ class LogFrame:
     def legend(self, names: dict[str, str]) -> Markup:
         """Names above the frame, each behind a piece of its curve."""
         parts, y = [], self.top - 16
-        for kind, back in (("control", 222.0), ("arm", 84.0)):
+        for kind, back in (("control", 208.0), ("arm", 78.0)):
             x = self.left + self.width - back
             parts += [path([(x, y), (x + 30, y)], f"curve {kind}"), dot((x + 15, y), 3.2, f"dot {kind}")]
             parts.append(text(x + 37, y + 4, names[kind], f"name {kind}", "start"))
@@ -94,9 +94,9 @@ svg { font: 12.5px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; --page: 
 """
 PANELS = (
     ("prefill", "Prefill, s", "seconds", 1.0),
-    ("prefill", "Prefill, peak MiB", "bytes", MIB),
+    ("prefill", "Prefill, MiB", "bytes", MIB),
     ("csa", "CSA layer, s", "seconds", 1.0),
-    ("csa", "CSA layer, peak MiB", "bytes", MIB),
+    ("csa", "CSA layer, MiB", "bytes", MIB),
 )
 SIDES = {"prefill": ("full", "w8s8"), "csa": ("transformers", "ours")}
 
