@@ -60,22 +60,24 @@ class LogFrame:
             x = self.at(size, low)[0]
             parts.append(text(x, self.top + self.height + 17, f"{size // 1024}K", "tick"))
             size *= 2
+        parts.append(text(self.left + self.width / 2, self.top + self.height + 35, "tokens", "tick"))
         return Markup("").join(parts)
 
-    def curve(self, by_tokens: dict[int, float], name: str, kind: str) -> Markup:
-        """A line with a dot per measurement and its name at the last one."""
+    def curve(self, by_tokens: dict[int, float], kind: str) -> Markup:
+        """A line with a dot per measurement."""
         points = [self.at(tokens, value) for tokens, value in by_tokens.items()]
         if not points:
             return Markup("")
-        x, y = points[-1]
-        label = text(x - 8, y - 7, name, f"name {kind}", "end")
-        if kind == "arm":
-            label = text(min(x, self.left + self.width) - 2, y + 20, name, f"name {kind}", "end")
-        return (
-            path(points, f"curve {kind}")
-            + Markup("").join(dot(p, 3.2, f"dot {kind}") for p in points)
-            + label
-        )
+        return path(points, f"curve {kind}") + Markup("").join(dot(p, 3.2, f"dot {kind}") for p in points)
+
+    def legend(self, names: dict[str, str]) -> Markup:
+        """Names above the frame, each behind a piece of its curve."""
+        parts, y = [], self.top - 16
+        for kind, back in (("control", 208.0), ("arm", 78.0)):
+            x = self.left + self.width - back
+            parts += [path([(x, y), (x + 30, y)], f"curve {kind}"), dot((x + 15, y), 3.2, f"dot {kind}")]
+            parts.append(text(x + 37, y + 4, names[kind], f"name {kind}", "start"))
+        return Markup("").join(parts)
 
 
 STYLE = """
@@ -92,9 +94,9 @@ svg { font: 12.5px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; --page: 
 """
 PANELS = (
     ("prefill", "Prefill, s", "seconds", 1.0),
-    ("prefill", "Prefill, peak MiB", "bytes", MIB),
+    ("prefill", "Prefill, MiB", "bytes", MIB),
     ("csa", "CSA layer, s", "seconds", 1.0),
-    ("csa", "CSA layer, peak MiB", "bytes", MIB),
+    ("csa", "CSA layer, MiB", "bytes", MIB),
 )
 SIDES = {"prefill": ("full", "w8s8"), "csa": ("transformers", "ours")}
 
@@ -109,11 +111,12 @@ def draw(results: Results) -> str:
         ]
         if not any(curves):
             continue
-        left, top = 56.0 + 440 * (index % 2), 40.0 + 280 * (index // 2)
-        frame = LogFrame.around(left, top, f"{label}, against tokens", curves)
+        left, top = 56.0 + 440 * (index % 2), 40.0 + 300 * (index // 2)
+        frame = LogFrame.around(left, top, label, curves)
         parts.append(frame.axes())
-        for variant, curve, drawn in zip(SIDES[kind], curves, ("control", "arm"), strict=True):
-            parts.append(frame.curve(curve, NAMES[variant], drawn))
+        parts += [frame.curve(curve, role) for curve, role in zip(curves, ("control", "arm"), strict=True)]
+        rival, own = SIDES[kind]
+        parts.append(frame.legend({"arm": NAMES[own], "control": NAMES[rival]}))
     words = "Solid: ours. Dashed: full attention above, the layer of transformers below. Both axes are logarithmic."
     svg = element(
         "svg",
@@ -122,7 +125,7 @@ def draw(results: Results) -> str:
         element("style", Markup(STYLE)),
         *parts,
         xmlns="http://www.w3.org/2000/svg",
-        viewBox="0 0 880 570",
+        viewBox="0 0 880 590",
         role="img",
     )
     return f"{svg}\n"
