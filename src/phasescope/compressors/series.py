@@ -182,5 +182,5 @@ class AbstractSeries(AbstractCompressor):
             return seen_BHQN
         scores_BQN = self.indexer.scores_BQN(hidden_BQE, index_BHND[:, 0], rotate)
         scores_BHQN = scores_BQN[:, None].masked_fill(~seen_BHQN, -torch.inf)
-        best_BHQK = scores_BHQN.topk(self.indexer.topk, dim=-1).indices
+        best_BHQK = scores_BHQN.topk(self.indexer.topk, dim=-1, sorted=False).indices
         return torch.zeros_like(scores_BHQN, dtype=torch.bool).scatter_(-1, best_BHQK, value=True) & seen_BHQN
