@@ -111,6 +111,13 @@ class AbstractCompressor(nn.Module, ABC):
         """
         return 0
 
+    def complete(self, tokens: int) -> int | None:
+        """How many windows of all heads the first `tokens` tokens complete; None where content decides.
+
+        A cache makes no entries where the number stays the same.
+        """
+        return None
+
     def select_BHQN(
         self, hidden_BQE: Tensor, index_BHND: Tensor, seen_BHQN: Tensor, rotate: Callable[[Tensor], Tensor]
     ) -> Tensor:
@@ -169,6 +176,10 @@ class AbstractWindowPool(AbstractCompressor):
             return 0
         first = min(grid.start(grid.closed(tokens)) for grid in self.grids)
         return max(0, first) // self.grids[0].stride * self.grids[0].stride
+
+    def complete(self, tokens: int) -> int | None:
+        """The complete windows of each head's grid."""
+        return sum(grid.closed(tokens) for grid in self.grids)
 
     def weights_BHNWC(self, state_BHNWG: Tensor, real_HNW: Tensor) -> Tensor:
         """The gate's weight of each slot: over the real tokens of a window the weights sum to 1."""

@@ -85,6 +85,9 @@ class Dynamic(ScalarGate):
     def settled(self, tokens: int) -> None:
         """The token after the last complete window, of each row for itself."""
 
+    def complete(self, tokens: int) -> None:
+        """Content decides."""
+
     def entries(self, key_BHTD: Tensor, value_BHTD: Tensor, state_BHTG: Tensor) -> Entries:
         """Pool every complete window; see the class for the formula."""
         batch, _, tokens, _ = key_BHTD.shape

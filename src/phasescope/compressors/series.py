@@ -172,6 +172,10 @@ class AbstractSeries(AbstractCompressor):
         """The first token of the earliest incomplete window."""
         return max(0, self.grids[0].start(self.grids[0].closed(tokens)))
 
+    def complete(self, tokens: int) -> int:
+        """The complete windows."""
+        return self.grids[0].closed(tokens)
+
     @torch.no_grad()
     def select_BHQN(
         self, hidden_BQE: Tensor, index_BHND: Tensor, seen_BHQN: Tensor, rotate: Callable[[Tensor], Tensor]

@@ -91,6 +91,8 @@ class EntryLayer(CacheLayerMixin):
             raise UsageError(f"the cache was begun with left pads {self.pads}, now there are {pads}")
         before, self.pads = self.seen, pads
         self._append(*token)
+        if not pads and compressor.complete(before) == compressor.complete(self.seen) is not None:
+            return
         fresh = [self._fold(compressor, rows, begin, before) for rows, begin in self._resumes(before)]
         entries = [(rows, part) for rows, part in fresh if part is not None]
         if entries:
