@@ -104,6 +104,39 @@ def test_it_saves_and_loads_through_the_auto_classes(tmp_path, ids):
     torch.testing.assert_close(loaded(input_ids=ids).logits, model(input_ids=ids).logits, rtol=0, atol=1e-6)
 
 
+@pytest.fixture
+def unset_memory_is_nan():
+    """Memory that nobody writes to holds NaN, and not by luck the right zeros."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize(
+    "compression",
+    [
+        {**W8S8, "sink": True},
+        {"compressor": "dynamic", "width": 12, "stride": 6},
+        {"compressor": "hca", "width": 4, "stride": 4, "tail": 4, "binding": True},
+    ],
+    ids=lambda plan: plan["compressor"],
+)
+@pytest.mark.usefixtures("unset_memory_is_nan")
+def test_a_plain_qwen3_checkpoint_loads_and_what_it_lacks_begins_as_in_a_new_model(tmp_path, compression):
+    """Slot biases, sinks, position biases and hashes are those of a model built anew; loaded weights stay."""
+    ours = build(compression, num_key_value_heads=1)
+    plain = Qwen3ForCausalLM(Qwen3Config(**{**SHAPE, "num_key_value_heads": 1}))
+    plain.save_pretrained(tmp_path)
+    loaded = CompressedQwen3ForCausalLM.from_pretrained(tmp_path, config=ours.config)
+    for name, tensor in loaded.state_dict().items():
+        if name in plain.state_dict():
+            assert torch.equal(tensor, plain.state_dict()[name])
+        elif "proj" in name or "gate" in name:
+            assert float(tensor.std()) == pytest.approx(0.02, rel=0.3)  # drawn as Qwen3's
+        else:
+            assert torch.equal(tensor, ours.state_dict()[name]), name
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("settings", [{"num_beams": 1}, {"num_beams": 3}])
 def test_generate_equals_recomputing_the_whole_prompt(settings, ids):

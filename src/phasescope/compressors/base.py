@@ -94,6 +94,10 @@ class AbstractCompressor(nn.Module, ABC):
             )
         self.grids = tuple(grids)
 
+    def initial(self) -> dict[str, Tensor]:
+        """How the compressor's own parameters and buffers begin, where a checkpoint lacks them."""
+        return {}
+
     @abstractmethod
     def state_BHTG(self, hidden_BTE: Tensor) -> Tensor:
         """What the cache must keep of each token beside its key and value; G may be 0."""
@@ -153,6 +157,10 @@ class AbstractWindowPool(AbstractCompressor):
             heads, width = len(self.grids), self.grids[0].width
             self.gate = nn.Linear(hidden_size, heads * self.channels, bias=False)
             self.slot_bias = nn.Parameter(torch.zeros(heads, width, self.channels))
+
+    def initial(self) -> dict[str, Tensor]:
+        """The bias of every slot is zero."""
+        return {} if self.gate is None else {"slot_bias": torch.zeros_like(self.slot_bias)}
 
     @staticmethod
     @abstractmethod

@@ -66,10 +66,16 @@ class Dynamic(ScalarGate):
             raise UsageError(f"dynamic windows have no grid to shift; got {list(map(str, self.grids))}")
         self.minimum = minimum
         self.chance = boundary_chance(minimum, grid.stride, grid.width)
+        self.seed = seed
+        self.register_buffer("signs", torch.empty(hidden_size))
+        self.signs.copy_(self.initial()["signs"])
+
+    def initial(self) -> dict[str, Tensor]:
+        """A gate without slot bias, and the signs of the seed."""
+        rng = torch.Generator("cpu").manual_seed(self.seed)
         # Models are also built on the meta device, where nothing can be drawn.
-        rng = torch.Generator("cpu").manual_seed(seed)
-        signs_E = torch.randint(2, (hidden_size,), generator=rng, device="cpu") * 2.0 - 1
-        self.register_buffer("signs", signs_E)
+        signs_E = torch.randint(2, self.signs.shape, generator=rng, device="cpu") * 2 - 1
+        return super().initial() | {"signs": signs_E}
 
     def state_BHTG(self, hidden_BTE: Tensor) -> Tensor:
         """The gate's logit of each token, and 1 where it may end a window."""
@@ -90,27 +96,40 @@ class Dynamic(ScalarGate):
 
     def entries(self, key_BHTD: Tensor, value_BHTD: Tensor, state_BHTG: Tensor) -> Entries:
         """Pool every complete window; see the class for the formula."""
-        batch, _, tokens, _ = key_BHTD.shape
+        batch, heads, tokens, _ = key_BHTD.shape
         width, device = self.grids[0].width, key_BHTD.device
         start_BN, closes_BN, covered_BT = dynamic_bounds(state_BHTG[:, 0, :, 1] > 0, self.minimum, width)
-        index_BNW = start_BN[..., None] + torch.arange(width, device=device)
-        real_BNW = index_BNW <= closes_BN[..., None]
-        index_BNW = index_BNW.clamp(max=tokens - 1)
-        row_B11 = torch.arange(batch, device=device)[:, None, None]
-
-        def cut_BHNWC(x_BHTC: Tensor) -> Tensor:
-            return x_BHTC.transpose(1, 2)[row_B11, index_BNW].permute(0, 3, 1, 2, 4)
-
-        weight_BHNW1 = self.weights_BHNWC(cut_BHNWC(state_BHTG[..., :1]), real_BNW[:, None])
-        key_BHND = (weight_BHNW1 * cut_BHNWC(key_BHTD)).sum(3)
+        token_BNW = start_BN[..., None] + torch.arange(width, device=device)
+        real_BNW = token_BNW <= closes_BN[..., None]
+        place_BHK = token_BNW.clamp(max=tokens - 1).flatten(1)[:, None].expand(-1, heads, -1)
+        state_BHNWG = state_BHTG[..., 0].gather(2, place_BHK).unflatten(2, (-1, width))[..., None]
+        weight_BHNW = self.weights_BHNWC(state_BHNWG, real_BNW[:, None])[..., 0]
+        # Payloads are not cut into windows: weighted where they stand, and added up, they are read once.
+        token_BT = torch.arange(tokens, device=device).repeat(batch, 1)
+        entry_BT = torch.searchsorted(closes_BN, token_BT)  # one more entry takes what is in no window
+        slot_BT = (token_BT - pad(start_BN, (0, 1)).gather(1, entry_BT)).clamp(0, width - 1)
+        place_BHT = (entry_BT * width + slot_BT)[:, None].expand(-1, heads, -1)
+        weight_BHT = pad(weight_BHNW, (0, 0, 0, 1)).flatten(2).gather(2, place_BHT)
+        key_BHND = added_up(weight_BHT, key_BHTD, entry_BT, start_BN.shape[1])
         bound = value_BHTD is key_BHTD
         return Entries(
             key_BHND=key_BHND,
-            value_BHND=key_BHND if bound else (weight_BHNW1 * cut_BHNWC(value_BHTD)).sum(3),
+            value_BHND=key_BHND if bound else added_up(weight_BHT, value_BHTD, entry_BT, start_BN.shape[1]),
             position_BHN=start_BN[:, None],
             closes_BHN=closes_BN[:, None],
             covered_BHT=covered_BT[:, None],
         )
+
+
+def added_up(weight_BHT: Tensor, x_BHTD: Tensor, entry_BT: Tensor, entries: int) -> Tensor:
+    """The weighted sum of each entry's tokens, [B, H, N, D]; tokens of entry N are left out."""
+    batch, heads, _, channels = x_BHTD.shape
+    exact = torch.promote_types(x_BHTD.dtype, torch.float32)  # bf16 loses bits token by token
+    x_BTHD = (weight_BHT.to(exact)[..., None] * x_BHTD).transpose(1, 2)
+    row_B1 = torch.arange(batch, device=entry_BT.device)[:, None]
+    sums = x_BTHD.new_zeros(batch * (entries + 1), heads, channels)
+    sums = sums.index_add(0, (row_B1 * (entries + 1) + entry_BT).flatten(), x_BTHD.flatten(0, 1))
+    return sums.unflatten(0, (batch, entries + 1))[:, :entries].transpose(1, 2).to(x_BHTD.dtype)
 
 
 def boundary_chance(minimum: int, mean: int, maximum: int) -> float:

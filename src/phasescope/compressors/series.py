@@ -41,6 +41,10 @@ class Series(nn.Module):
         self.position_bias = nn.Parameter(torch.zeros(stride, series * channels))
         self.kv_norm = Qwen3RMSNorm(channels, eps=1e-6)
 
+    def initial(self) -> dict[str, Tensor]:
+        """As in `AbstractCompressor`."""
+        return {"position_bias": torch.zeros_like(self.position_bias)}
+
     @property
     def width(self) -> int:
         """Channels of a token's state."""

@@ -59,6 +59,10 @@ class CompressedAttention(Qwen3Attention):
         self.sinks = nn.Parameter(torch.zeros(config.num_attention_heads)) if plan.sink else None
         self.rotary = Qwen3RotaryEmbedding(_rotated_config(config, plan.rotary))
 
+    def initial(self) -> dict[str, Tensor]:
+        """As in `AbstractCompressor`."""
+        return {} if self.sinks is None else {"sinks": torch.zeros_like(self.sinks)}
+
     def forward(
         self,
         hidden_states: Tensor,

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Cache, GenerationConfig, Qwen3ForCausalLM
+from transformers import Cache, GenerationConfig, Qwen3ForCausalLM, initialization
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ..errors import UsageError
@@ -32,6 +32,15 @@ class CompressedQwen3ForCausalLM(Qwen3ForCausalLM):
             for index, layer in enumerate(self.model.layers):
                 layer.self_attn = CompressedAttention(config, index)
             self.post_init()
+
+    def initialize_weights(self) -> None:
+        """Qwen3's, and our own: a plain checkpoint lacks it, and memory would be left as it was found."""
+        for module in self.modules():
+            initial = getattr(module, "initial", None)
+            if initial is not None and not getattr(module, "_is_hf_initialized", False):
+                for name, value in initial().items():
+                    initialization.copy_(getattr(module, name), value)  # leaves alone what has been loaded
+        super().initialize_weights()
 
     def forward(
         self,
