@@ -180,7 +180,7 @@ def _coverage(subject: _Subject) -> str:
 
 def _limit(subject: _Subject) -> str:
     """Windows of one token, without binding, sink or partial rotation, are full attention."""
-    ours = subject.build(width=1, stride=1, settings=subject.grid.get("settings", {}))
+    ours = subject.build(width=1, stride=1)
     plain = Qwen3ForCausalLM(Qwen3Config(**_shape(subject.heads))).double().eval()
     plain.load_state_dict({k: v for k, v in ours.state_dict().items() if ".compressor." not in k})
     with torch.no_grad():
