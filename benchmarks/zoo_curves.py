@@ -1,6 +1,6 @@
 """What the demo finds on the shipped models, on several evaluation seeds.
 
-    python -m benchmarks.zoo_curves [--seeds 3]
+    python -m benchmarks.zoo_curves [--seeds 3] [--first-seed 0]
 
 Per arm: mean accuracy, phase SD with interval, period found and expected. The last line is one JSON object:
 `sensitive` (arms whose interval excludes 0 on every seed), `wrong_periods` (such an interval, another period than
@@ -41,12 +41,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=3)
-    seeds = parser.parse_args().seeds
+    parser.add_argument("--first-seed", type=int, default=0)
+    given = parser.parse_args()
+    seeds = given.seeds
     excluded: Counter[str] = Counter()
     wrong, smallest_p = 0, 1.0
     uppers: dict[str, float] = {}
     sizes: dict[tuple[str, str], float] = {}
-    for seed in range(seeds):
+    for seed in range(given.first_seed, given.first_seed + seeds):
         for arm, found in curves(seed).items():
             sd, period, mean = found["phase_sd"], found["period"], found["mean_accuracy"]
             print(
@@ -66,6 +68,7 @@ def main() -> None:
     ratios = [uppers[protocol] / size for (arm, protocol), size in sizes.items() if arm in sensitive]
     result = {
         "seeds": seeds,
+        "first_seed": given.first_seed,
         "sensitive": sensitive,
         "wrong_periods": wrong,
         "control_over_model": max(ratios, default=None),

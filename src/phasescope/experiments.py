@@ -19,7 +19,7 @@ from .statistics import analyse
 Report = Callable[[int, int], None]
 DEMO_PROTOCOLS = ("prefix", "in_sequence")
 DEMO_SEED = 0
-DEMO_CONTEXTS = 48  # two full rounds of the 24 offsets
+DEMO_CONTEXTS = 72  # three full rounds of the 24 offsets
 DEFAULT_PAIRS = 64
 CONTROL_FOLD = 24
 

@@ -40,6 +40,9 @@ def train(
     layers: Annotated[int, typer.Option(help="Layers.")] = 2,
     hidden_size: Annotated[int, typer.Option(help="Model width.")] = 64,
     max_pairs: Annotated[int, typer.Option(help="Records per context at which the curriculum ends.")] = 16,
+    promote: Annotated[
+        float, typer.Option(help="Running loss, in nats, below which the number of records doubles.")
+    ] = 2.0,
     steps: Annotated[int, typer.Option(help="Optimizer steps.")] = 4000,
     seed: Annotated[int, typer.Option(help="Seed of the weights and of every batch.", min=0)] = 0,
     checkpoint_every: Annotated[int, typer.Option(help="Steps between checkpoints.", min=1)] = 100,
@@ -67,6 +70,7 @@ def train(
         layers=layers,
         width=hidden_size,
         max_pairs=max_pairs,
+        promote=promote,
         steps=steps,
         seed=seed,
     )

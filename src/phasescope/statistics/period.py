@@ -16,8 +16,8 @@ CANDIDATES = (*range(2, 17), 32, 64, 128)
 """Strides that are looked for besides the model's own."""
 SIGNIFICANT = 0.05
 """Global p up to which there is a period."""
-IMPROVES = 0.002
-"""p up to which a multiple improves on a stride; strict, because a false alarm would name the multiple."""
+IMPROVES = 0.01
+"""p up to which a multiple improves on a stride: as often a false alarm names the multiple of a true period."""
 
 
 @dataclass(frozen=True)
