@@ -26,7 +26,7 @@ DENSE = [plan for plan in PLANS if plan["width"] >= plan["stride"]]
 every_plan = pytest.mark.parametrize("plan", PLANS, ids=str)
 
 
-def model(plan: dict[str, Any], seed: int = 0) -> CompressedQwen3ForCausalLM:
+def model(plan: dict[str, Any], seed: int = 0, heads: int = 2) -> CompressedQwen3ForCausalLM:
     """Two layers of two KV heads with random weights, in float64."""
     torch.manual_seed(seed)
     config = CompressedQwen3Config(
@@ -35,7 +35,7 @@ def model(plan: dict[str, Any], seed: int = 0) -> CompressedQwen3ForCausalLM:
         intermediate_size=48,
         num_hidden_layers=2,
         num_attention_heads=4,
-        num_key_value_heads=2,
+        num_key_value_heads=heads,
         head_dim=8,
         max_position_embeddings=256,
         initializer_range=0.5,
@@ -198,3 +198,80 @@ def test_assisted_decoding_is_exact() -> None:
     greedy = subject.generate(ids, **given)
     assert subject.generate(ids, assistant_model=draft, **given).tolist() == greedy.tolist()
     assert subject.generate(ids, prompt_lookup_num_tokens=3, **given).tolist() == greedy.tolist()
+
+
+CSA = {
+    "compressor": "csa",
+    "width": 8,
+    "stride": 4,
+    "shift": 4,
+    "tail": 20,
+    "binding": True,
+    "sink": True,
+    "settings": {"topk": 4, "index_heads": 1, "index_dim": 8},
+}
+
+
+@torch.inference_mode()
+def test_the_indexer_breaks_ties_alike_however_the_prompt_is_read() -> None:
+    """Scores of exactly 0 are common; entries that follow must not change which of them are read."""
+    subject, ids = model(CSA, heads=1), torch.randint(50, (2, 120))
+    whole = subject(input_ids=ids, use_cache=False).logits
+    cache = EntryCache(subject.config)
+    read = [subject(input_ids=part, cache=cache).logits for part in ids.split(11, dim=1)]
+    close(torch.cat(read, dim=1), whole)
+    close(subject(input_ids=ids[:, :77], use_cache=False).logits, whole[:, :77])
+
+
+@torch.inference_mode()
+def test_assisted_decoding_works_with_a_long_tail_and_with_a_cache_of_the_user() -> None:
+    """A tail longer than the prompt, and a DynamicCache whose layers are exchanged, can be rolled back."""
+    given = {"max_new_tokens": 12, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    for plan, heads in ((CSA, 1), (PLANS[0], 2)):
+        subject, draft = model(plan, heads=heads), model(PLANS[1], seed=1)
+        ids = torch.randint(1, 50, (1, 13))
+        given["attention_mask"] = torch.ones_like(ids)
+        greedy = subject.generate(ids, **given).tolist()
+        assert subject.generate(ids, assistant_model=draft, **given).tolist() == greedy
+        assert subject.generate(ids, assistant_model=draft, cache=DynamicCache(), **given).tolist() == greedy
+
+
+@torch.inference_mode()
+def test_one_padded_row_can_be_repeated_and_padded_rows_dropped() -> None:
+    """What is kept of a row goes with it, its pads as well."""
+    subject, ids, more = model(PLANS[0]), torch.randint(50, (2, 21)), torch.randint(50, (3, 9))
+    mask = (torch.arange(21) >= torch.tensor([[0], [4]])).int()
+    cache = subject(input_ids=ids[1:], attention_mask=mask[1:]).cache
+    cache.batch_repeat_interleave(3)
+    longer = torch.cat([mask[1:].expand(3, -1), torch.ones(3, 9, dtype=torch.int)], dim=1)
+    together = subject(input_ids=more, attention_mask=longer, cache=cache).logits
+    whole = torch.cat([ids[1:, 4:].expand(3, -1), more], dim=1)
+    close(together, subject(input_ids=whole, use_cache=False).logits[:, 17:])
+    cache = subject(input_ids=ids, attention_mask=mask).cache
+    cache.batch_select_indices(torch.tensor([0]))
+    alone = subject(input_ids=torch.cat([ids[:1], more[:1]], dim=1), use_cache=False).logits[:, 21:]
+    close(subject(input_ids=more[:1], attention_mask=torch.ones(1, 30), cache=cache).logits, alone)
+
+
+@torch.inference_mode()
+def test_what_would_be_read_wrongly_is_refused() -> None:
+    """The cache of another model, a mask of another length, a row of pads alone, and masks for the base model."""
+    subject, other, ids = model(PLANS[0]), model(PLANS[0], seed=1), torch.randint(50, (2, 20))
+    cache = subject(input_ids=ids).cache
+    with pytest.raises(UsageError, match="another model"):
+        other(input_ids=ids, cache=cache)
+    old = subject(input_ids=ids, past_key_values=cache).logits
+    close(old, subject(input_ids=torch.cat([ids, ids], dim=1), use_cache=False).logits[:, 20:])
+    for mask, said in (
+        (torch.ones(2, 19), "give \\[2, 20\\]"),
+        (torch.ones(20), "give"),
+        (torch.zeros(2, 20), "real"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            subject(input_ids=ids, attention_mask=mask)
+    with pytest.raises(UsageError, match="position_ids"):
+        subject(input_ids=ids, position_ids=torch.arange(19)[None])
+    with pytest.raises(UsageError, match="base model"):
+        subject.model(input_ids=ids, attention_mask=torch.arange(20).expand(2, -1) > 3)
+    with pytest.raises(UsageError, match="no tokens"):
+        subject(input_ids=ids[:, :0])

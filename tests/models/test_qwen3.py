@@ -177,6 +177,8 @@ def test_masks_and_positions_that_would_shift_the_grid_are_refused(ids):
         ({"compressor": "uniform", "width": 8}, "stride"),
         ({"compressor": "uniform", "width": 8, "stride": 8, "sride": 4}, "sride"),
         ({"compressor": "uniform", "width": 8, "stride": 8, "rotary": 0.2}, "come in pairs"),
+        ({"compressor": "uniform", "width": 8, "stride": 8, "rotary": 0.01}, "or rotary is 0"),
+        ("W8/S8", "give its fields by name"),
         ({"compressor": "uniform", "width": 8, "stride": 8, "settings": {"topk": 4}}, "has no setting topk"),
     ],
 )

@@ -145,8 +145,9 @@ class AbstractSeries(AbstractCompressor):
         self.pool = Series(hidden_size, head_dim, grid.stride, self.series)
         self.indexer = None
         if topk is not None:
-            if topk < 1:
-                raise UsageError(f"topk is {topk}; give at least 1, or leave it out to read every entry")
+            for name, value in (("topk", topk), ("index_heads", index_heads), ("index_dim", index_dim)):
+                if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                    raise UsageError(f"{name} is {value!r}; give a whole number of at least 1")
             self.indexer = Indexer(hidden_size, grid.stride, self.series, index_heads, index_dim, topk)
 
     def state_BHTG(self, hidden_BTE: Tensor) -> Tensor:
@@ -184,11 +185,16 @@ class AbstractSeries(AbstractCompressor):
     def select_BHQN(
         self, hidden_BQE: Tensor, index_BHND: Tensor, seen_BHQN: Tensor, rotate: Callable[[Tensor], Tensor]
     ) -> Tensor:
-        """The `topk` visible entries of the highest scores."""
+        """The `topk` visible entries of the highest scores, the oldest among equal ones."""
         assert self.indexer is not None
         if seen_BHQN.shape[-1] <= self.indexer.topk:
             return seen_BHQN
         scores_BQN = self.indexer.scores_BQN(hidden_BQE, index_BHND[:, 0], rotate)
         scores_BHQN = scores_BQN[:, None].masked_fill(~seen_BHQN, -torch.inf)
-        best_BHQK = scores_BHQN.topk(self.indexer.topk, dim=-1, sorted=False).indices
-        return torch.zeros_like(scores_BHQN, dtype=torch.bool).scatter_(-1, best_BHQK, value=True) & seen_BHQN
+        # ReLU makes many scores exactly 0. The oldest of equal ones are read: a choice that depended on the
+        # number of entries behind them would differ between a prompt read in parts and at once.
+        least_BHQ1 = scores_BHQN.topk(self.indexer.topk, dim=-1, sorted=False).values.amin(-1, keepdim=True)
+        above_BHQN = scores_BHQN > least_BHQ1
+        tied_BHQN = (scores_BHQN == least_BHQ1) & seen_BHQN
+        left_BHQ1 = self.indexer.topk - above_BHQN.sum(-1, keepdim=True)
+        return above_BHQN | tied_BHQN & (tied_BHQN.cumsum(-1) <= left_BHQ1)

@@ -18,6 +18,7 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention, Qwen3Rotary
 
 from ..catalog import COMPRESSORS
 from ..compressors import AbstractCompressor
+from ..errors import UsageError
 from .cache import HIDDEN, EntryLayer, entry_layer
 from .config import CompressedQwen3Config
 
@@ -78,11 +79,15 @@ class CompressedAttention(Qwen3Attention):
         Args:
             hidden_states: [B, Q, E].
             position_embeddings: not used; a row's positions count from its first real token.
-            attention_mask: not used; see `pads`.
+            attention_mask: must be None; see `pads`.
             cache: what has been read before, and where these tokens go.
             pads: left pads of each row; nothing where there are none.
             **kwargs: what else a decoder layer passes on.
         """
+        if attention_mask is not None:
+            raise UsageError(
+                "masks are read by CompressedQwen3ForCausalLM alone; call it and not its base model"
+            )
         batch, new, _ = hidden_states.shape
         shape = (batch, new, -1, self.head_dim)
         layer = EntryLayer() if cache is None else entry_layer(cache, self.layer_idx)
@@ -236,7 +241,7 @@ class Reads:
         first_C = torch.tensor(firsts, device=device)
         latest_T = self.covered_BHT.amax((0, 1)).cummax(0).values
         open_C = torch.searchsorted(latest_T, first_C, right=True) + self.start
-        lowest_C = torch.minimum(open_C, first_C + 1 - tail).clamp(min=self.start)
+        lowest_C = torch.minimum(open_C, first_C + min(0, 1 - tail)).clamp(min=self.start)
         counts, lowest = torch.stack([visible_C, lowest_C]).tolist()
         return counts, lowest
 
@@ -266,7 +271,7 @@ def _positions(first: int, tokens: int, pads: tuple[int, ...], device: torch.dev
 def _rotated_config(config: CompressedQwen3Config, share: float) -> Any:
     """What Qwen3's rotary embedding reads, for heads of the rotated channels alone."""
     narrow = CompressedQwen3Config(
-        head_dim=round(config.head_dim * share) or config.head_dim,
+        head_dim=round(config.head_dim * share) or config.head_dim,  # unused where nothing is rotated
         max_position_embeddings=config.max_position_embeddings,
         rope_parameters=config.rope_parameters,
     )

@@ -86,9 +86,11 @@ class EntryLayer(CacheLayerMixin):
             tail: raw tokens that are read whether folded or not.
         """
         self.is_initialized = True
-        self._compressor, self.tail = weakref.ref(compressor), tail
+        if self._compressor is not None and self._compressor() is not compressor:
+            raise UsageError("the cache holds tokens of another model; begin with a cache of its own")
         if self.seen and self.pads != pads:
             raise UsageError(f"the cache was begun with left pads {self.pads}, now there are {pads}")
+        self._compressor, self.tail = weakref.ref(compressor), tail
         before, self.pads = self.seen, pads
         self._append(*token)
         if not pads and compressor.complete(before) == compressor.complete(self.seen) is not None:
@@ -249,7 +251,7 @@ class EntryLayer(CacheLayerMixin):
         if kept < 0:
             raise UsageError(f"cannot remove {-tokens_to_remove} of {self.seen} tokens")
         resume = min(begin for _, begin in self._resumes(kept))
-        if resume < self.resume or min(resume, kept + 1 - self.tail) < self.start:
+        if resume < self.resume or min(resume, max(0, kept + 1 - self.tail)) < self.start:
             raise UsageError(
                 f"cannot crop to {kept} of {self.seen} tokens: the windows at the cut were folded and their "
                 "tokens dropped; call activate_past_recording() on the cache before the tokens to be undone"
@@ -283,17 +285,21 @@ class EntryLayer(CacheLayerMixin):
         return sum(x.numel() * x.element_size() for x in held if x is not None)
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Forget everything but whether to record."""
+        recording = self.record_past
         self.__init__()  # type: ignore[misc]  # the same object, as new
+        self.record_past = recording
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Keep, repeat or drop rows: row i becomes the old row beam_idx[i]."""
+        batch = 0 if self.raw_key is None else len(self.raw_key)
         for name in TENSORS:
             tensor = getattr(self, name)
-            if tensor is not None and (len(tensor) > 1 or name not in ("closes", "covered")):
+            agreed = name in ("closes", "covered") and not self.pads and batch == 1
+            if tensor is not None and len(tensor) == batch and not agreed:
                 setattr(self, name, tensor.index_select(0, beam_idx.to(tensor.device)))
-        if self.pads:
-            self.pads = tuple(self.pads[row] for row in beam_idx.tolist())
+        pads = tuple(self.pads[row] for row in beam_idx.tolist()) if self.pads else ()
+        self.pads = pads if any(pads) else ()
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Repeat each row."""

@@ -76,10 +76,10 @@ class Compression(Record):
             )
         if compressor.binds and not self.binding:
             raise UsageError(f"{self.compressor} makes one tensor of key and value; set binding to true")
-        if round(head_dim * self.rotary) % 2:
+        if round(head_dim * self.rotary) % 2 or (self.rotary > 0 and round(head_dim * self.rotary) == 0):
             raise UsageError(
                 f"rotary {self.rotary} of {head_dim} channels is {round(head_dim * self.rotary)}; "
-                "rotated channels come in pairs"
+                "rotated channels come in pairs, or rotary is 0"
             )
         grids = self.grids(layers, heads)
         if compressor.tail_only:
@@ -115,10 +115,21 @@ class CompressedQwen3Config(Qwen3Config):
         heads = self.num_key_value_heads or self.num_attention_heads
         plan.check(self.num_hidden_layers, heads, self.hidden_size, self.head_dim)
         self.compression = plan.model_dump(mode="json")  # defaults are written out
+        if self.num_attention_heads % heads:
+            raise UsageError(f"{self.num_attention_heads} query heads cannot share {heads} KV heads evenly")
+        if (self.rope_parameters or {}).get("rope_type") in ("dynamic", "longrope"):
+            raise UsageError(
+                "rotary embeddings that change with the length (dynamic, longrope) do not go with a compressed KV "
+                "cache: entries are rotated once; use default, linear, yarn or llama3"
+            )
         if any(kind != "full_attention" for kind in self.layer_types or ()):
             raise UsageError("compression replaces full attention; set use_sliding_window to false")
 
     @property
     def plan(self) -> Compression | None:
         """The validated form of `compression`."""
-        return None if self.compression is None else Compression.checked(**self.compression)
+        if self.compression is None:
+            return None
+        if not isinstance(self.compression, dict):
+            raise UsageError(f"compression is {self.compression!r}; give its fields by name, or None")
+        return Compression.checked(**self.compression)

@@ -11,7 +11,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ..errors import UsageError
 from .attention import CompressedAttention
-from .cache import EntryCache
+from .cache import EntryCache, entry_layer
 from .config import CompressedQwen3Config
 
 
@@ -57,10 +57,15 @@ class CompressedQwen3ForCausalLM(Qwen3ForCausalLM):
             UsageError: if an attention mask hides a token behind a real one, or the positions skip one.
         """
         if self.config.compression is not None:
+            cache = kwargs.pop("past_key_values", None) or cache  # the older name of the same
             seen = 0 if cache is None else cache.get_seq_length()
-            kwargs["pads"] = pads = left_pads(attention_mask)
+            given = inputs_embeds if input_ids is None else input_ids
+            if given is not None and not given.shape[0] * given.shape[1]:
+                raise UsageError(f"there are no tokens to read: the input has the shape {list(given.shape)}")
+            rows, end = (0, 0) if given is None else (given.shape[0], seen + given.shape[1])
+            kwargs["pads"] = pads = left_pads(attention_mask, rows, end)
             if position_ids is not None:
-                _check_positions(position_ids, seen, pads)
+                _check_positions(position_ids, seen, pads, rows, end)
             # A mask that comes as a mapping is passed on as it is: Qwen3 would build one of T × T.
             attention_mask = {"full_attention": None}  # type: ignore[assignment]
         return super().forward(
@@ -79,7 +84,12 @@ class CompressedQwen3ForCausalLM(Qwen3ForCausalLM):
         given = model_kwargs.get("cache")
         super_: Any = super()
         super_._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
-        if self.config.compression is None or given is not None or model_kwargs.get("cache") is None:
+        if self.config.compression is None or model_kwargs.get("cache") is None:
+            return
+        if given is not None:
+            if not given.get_seq_length():
+                for index in range(self.config.num_hidden_layers):
+                    entry_layer(given, index)  # so that it can be told to record
             return
         if generation_config.cache_implementation not in (None, "dynamic"):
             raise UsageError(
@@ -91,17 +101,29 @@ class CompressedQwen3ForCausalLM(Qwen3ForCausalLM):
             model_kwargs["cache"].activate_past_recording()
 
 
-def left_pads(attention_mask: Tensor | None) -> tuple[int, ...]:
+def left_pads(attention_mask: Tensor | None, rows: int, end: int) -> tuple[int, ...]:
     """How many tokens at the start of each row are padding; empty where none is.
 
     Raises:
-        UsageError: if a token behind a real one is hidden, or a row has no real token.
+        UsageError: if the mask is not of [rows, end], hides a token behind a real one, or a row has no real
+            token yet.
     """
-    if attention_mask is None or bool(attention_mask.bool().all()):
+    if attention_mask is None:
+        return ()
+    if attention_mask.shape != (rows, end):
+        raise UsageError(
+            f"the attention mask has the shape {list(attention_mask.shape)}; give [{rows}, {end}], all tokens read "
+            "so far included"
+        )
+    if bool(attention_mask.bool().all()):
         return ()
     real_BT = attention_mask.bool()
     pads_B = real_BT.int().argmax(dim=1)
-    if attention_mask.ndim != 2 or not bool((real_BT.sum(1) == real_BT.shape[1] - pads_B).all()):
+    if not bool(real_BT.any(1).all()):
+        raise UsageError(
+            "a row has no real token yet; let the first part be longer than the longest left padding"
+        )
+    if not bool((real_BT.sum(1) == real_BT.shape[1] - pads_B).all()):
         raise UsageError(
             "a compressed KV cache takes an attention mask [batch, tokens] whose hidden tokens all come first; "
             "pad on the left"
@@ -109,8 +131,12 @@ def left_pads(attention_mask: Tensor | None) -> tuple[int, ...]:
     return tuple(pads_B.tolist())
 
 
-def _check_positions(position_ids: Tensor, seen: int, pads: tuple[int, ...]) -> None:
+def _check_positions(position_ids: Tensor, seen: int, pads: tuple[int, ...], rows: int, end: int) -> None:
     """Positions must count on from the tokens read so far, with or without the left pads."""
+    if position_ids.ndim != 2 or position_ids.shape[1] != end - seen or len(position_ids) not in (1, rows):
+        raise UsageError(
+            f"position_ids have the shape {list(position_ids.shape)}; give [{rows}, {end - seen}]"
+        )
     slot_T = torch.arange(position_ids.shape[-1], device=position_ids.device) + seen
     pad_B1 = torch.tensor(pads or (0,), device=position_ids.device)[:, None]
     real_BT = slot_T >= pad_B1
