@@ -26,7 +26,7 @@ from phasescope.models import CompressedQwen3Config, CompressedQwen3ForCausalLM,
 
 from .linear_cost_bounds import Backbone, cache_bytes, csa_cache_bytes
 
-REFERENCE = "w8s8-1kv"
+REFERENCE = "full-1kv"
 CSA = Layer(
     kind="csa",
     stride=4,
@@ -53,15 +53,14 @@ Prepare = Callable[[int], Callable[[], object]]
 
 
 def config(compressed: bool = True) -> CompressedQwen3Config:
-    """The zoo's W8/S8, or the same without compression."""
+    """W8/S8 at the shape that most models of the zoo have, or the same without compression."""
     found = CompressedQwen3Config.from_pretrained(zoo.folder(REFERENCE))
-    if not compressed:
-        found.compression = None
+    found.compression = {"compressor": "scalar_gate", "width": 8, "stride": 8} if compressed else None
     return found
 
 
 def grid() -> WindowGrid:
-    """Of the zoo's W8/S8."""
+    """Of that model."""
     plan = config().plan
     assert plan is not None
     return plan.grids(1, 1)[0][0]

@@ -209,7 +209,7 @@ TABLES: dict[str, Callable[[Results], Iterator[str]]] = {
     "train": _train,
 }
 NOTES = {
-    "prefill": "The zoo's W8/S8 and the same backbone with full attention by SDPA, batch 1, logits of the last token "
+    "prefill": "W8/S8 and the same backbone with full attention by SDPA, batch 1, logits of the last token "
     "only. Bounds are FLOPs over FLOPs. Memory is the peak over what was resident before.",
     "csa": f"The same weights: {CSA.heads} heads of {CSA.channels} channels, stride {CSA.stride}, window {CSA.window}, "
     f"top-k {CSA.topk}, {CSA.index_heads} index heads of {CSA.index_channels}; eager attention, the only kind that "

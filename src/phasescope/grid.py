@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from .errors import UsageError
 
-NEVER = 2**63 - 1
-"""`closes` of a window that does not exist, and the wait for it."""
+NEVER = 2**31 - 1
+"""`closes` of a window that does not exist, and the wait for it; caches keep it in 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ def check_compressor(
     seed: int = 0,
     **compression: Any,
 ) -> dict[str, str]:
-    """Hold a compressor to every law: causal, period, parts, coverage, limit, decode, gradients, round trip.
+    """Hold a compressor to every law: causal, period, coverage, parts, limit, decode, gradients, round trip.
 
     Args:
         compressor: a name in the catalog, or a class (which is then added to it by its full name).
@@ -225,8 +225,8 @@ def _round_trip(subject: _Subject) -> str:
 LAWS: dict[str, Callable[[_Subject], str]] = {
     "causal": _causal,
     "period": _period,
-    "parts": _parts,
     "coverage": _coverage,
+    "parts": _parts,
     "limit": _limit,
     "decode": _decode,
     "gradients": _gradients,

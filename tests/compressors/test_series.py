@@ -85,7 +85,7 @@ def test_scores_of_the_indexer_equal_deepseek_v4() -> None:
     rotary, position = DeepseekV4RotaryEmbedding(layer.config), torch.arange(20)[None]
     cos, sin = rotary(hidden, position, layer_type="compress")
     indexer = layer.compressor.indexer
-    query = apply_rotary_pos_emb(indexer.q_b_proj(hidden).view(1, 20, 3, DIM).transpose(1, 2), cos, sin)
+    query = apply_rotary_pos_emb(indexer.q_b_proj(hidden).view(1, 20, 16, DIM).transpose(1, 2), cos, sin)
     keys = torch.randn(1, 7, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
     expected = indexer.scorer(query.transpose(1, 2), keys, hidden)
     found = mine.compressor.indexer.scores_BQN(

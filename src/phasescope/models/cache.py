@@ -185,12 +185,13 @@ class EntryLayer(CacheLayerMixin):
         index_BHND = entries.index_BHND
         if index_BHND is not None:
             index_BHND = rotate(index_BHND, entries.position_BHN)
+        closes_BHN = entries.closes_BHN.int()
         if self.keys is None or self.closes is None:
-            self.closes = entries.closes_BHN
+            self.closes = closes_BHN
         else:
-            rows = max(len(self.closes), len(entries.closes_BHN))
-            heads = max(self.closes.shape[1], entries.closes_BHN.shape[1])
-            both = [x.expand(rows, heads, -1) for x in (self.closes, entries.closes_BHN)]
+            rows = max(len(self.closes), len(closes_BHN))
+            heads = max(self.closes.shape[1], closes_BHN.shape[1])
+            both = [x.expand(rows, heads, -1) for x in (self.closes, closes_BHN)]
             self.closes = torch.cat(both, dim=2)
         self.keys = _joined(self.keys, key_BHND)
         self.values = None if bound else _joined(self.values, entries.value_BHND)
