@@ -134,8 +134,16 @@ def _describe(arms: Sequence[Arm], out: Path, seed: int) -> None:
     if difference is not None:
         key, there, here = difference
         raise UsageError(
-            f"{path} has {key} = {there!r}, this run {here!r}; resume with the same, or use another folder"
+            f"{path} has {key} = {_short(there)}, this run {_short(here)}; resume with the same, or use another "
+            "folder"
         )
+
+
+def _short(value: Any) -> str:
+    """A value in a line: arms by their names."""
+    if isinstance(value, list) and all(isinstance(item, dict) and "name" in item for item in value):
+        return ", ".join(item["name"] for item in value)
+    return repr(value)
 
 
 def _differences(there: Any, here: Any, key: str) -> Iterator[tuple[str, Any, Any]]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..report import build_report, summary
-from .extras import need
+from .extras import need_models
 from .progress import bar
 
 
@@ -22,8 +22,7 @@ def demo(
     ] = 2,
 ) -> None:
     """Measure the shipped models, write a report, and name it."""
-    need("torch").set_num_threads(threads)
-    experiments = need("phasescope.experiments")
+    experiments = need_models(threads)
     with bar() as progress:
         task = progress.add_task("trials", total=None, note="")
         experiments.demo(

@@ -26,3 +26,14 @@ def need(module: str) -> ModuleType:
             f"this needs {package}, which the base install leaves out; "
             f"install it with: pip install 'phasescope[{EXTRAS[package]}]'"
         ) from None
+
+
+def need_models(threads: int) -> ModuleType:
+    """`phasescope.experiments`, on so many threads, and without progress bars beside our own.
+
+    Raises:
+        MissingExtraError: naming the extra to install.
+    """
+    need("torch").set_num_threads(threads)
+    need("transformers").utils.logging.disable_progress_bar()
+    return need("phasescope.experiments")

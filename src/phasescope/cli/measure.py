@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .extras import need
+from .extras import need_models
 from .progress import bar
 
 
@@ -29,8 +29,7 @@ def measure(
     trust_remote_code: Annotated[bool, typer.Option(help="Run code that a checkpoint brings along.")] = False,
 ) -> None:
     """Ask every model every question at every residue, and log the answers in a run folder."""
-    need("torch").set_num_threads(threads)
-    experiments = need("phasescope.experiments")
+    experiments = need_models(threads)
     with bar() as progress:
         task = progress.add_task("trials", total=None, note="")
         experiments.measure(

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ..errors import UsageError
-from .extras import need
+from .extras import need, need_models
 from .progress import bar
 
 FULL = "none"
@@ -49,8 +49,7 @@ def train(
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,
 ) -> None:
     """Train a small Qwen3 with a compressed KV cache to recall records, and measure its phase curve."""
-    need("torch").set_num_threads(threads)
-    training, experiments = need("phasescope.training"), need("phasescope.experiments")
+    experiments, training = need_models(threads), need("phasescope.training")
     compression = {
         "compressor": compressor,
         "width": width,

@@ -107,7 +107,8 @@ def state_of(findings: Sequence[Finding], outcome: str = "accuracy") -> State:
     """Phase-sensitive, flat or undecided, by three findings of one outcome.
 
     Phase-sensitive when a period stands and the interval of the phase SD excludes 0; flat when neither
-    does and the test at the arm's own stride is silent too; undecided when they disagree.
+    does, the test at the arm's own stride is silent too, and it is known how small an effect would have been
+    seen; else undecided: the findings disagree, or the data are too few.
     """
     spread, test = find(findings, "phase_sd", outcome), find(findings, "phase_test", outcome)
     if spread is None or spread.low is None:
@@ -117,6 +118,9 @@ def state_of(findings: Sequence[Finding], outcome: str = "accuracy") -> State:
         return "sensitive"
     p = corrected(test) if test is not None else None
     silent = period is None and not wide and p is not None and p >= SIGNIFICANT
+    least = find(findings, "smallest_detectable_effect", outcome)
+    if least is not None and least.value is None:
+        silent = False
     return "flat" if silent else "undecided"
 
 
@@ -143,6 +147,8 @@ def _size_words(findings: Sequence[Finding]) -> str:
 
 
 def _found_words(effect: float) -> str:
+    if points(effect) == points(0):
+        return "hardly an answer differed, so that an effect would show only in a harder task"
     return f"a phase SD of {points(effect)} points would have been found four times in five"
 
 
