@@ -149,7 +149,7 @@ def test_a_run_that_failed_goes_on_where_it_stopped(tmp_path: Path, batches: int
     ("change", "key"),
     [
         ({"seed": 4}, "seed = 3, this run 4"),
-        ({"arms": [Arm("model", planted(), PrefixPadding(**SMALL))]}, "arms = "),
+        ({"arms": [Arm("model", planted(), PrefixPadding(**SMALL))]}, r"arms = [\w ,/]+, this run model;"),
         ({"pairs": 4}, r"arms\[0\]\.protocol\.plan"),
         ({"curve": (0.9, 0.6, 0.3, 0.7)}, r"arms\[0\]\.backend\.planted\.curve\[3\] = 0.75, this run 0.7"),
         ({"name": "other"}, r"arms\[0\]\.backend\.model = 'planted', this run 'other'"),

@@ -90,6 +90,28 @@ def test_measuring_again_changes_nothing_and_other_settings_are_refused(tmp_path
         (["train", "--out", "x", "--heads", "3", "--kv-heads", "2", "--steps", "1"], "heads"),
         (["demo", "--sed", "1"], "--sed"),
         (["dmo"], "dmo"),
+        (
+            [
+                "train",
+                "--compressor",
+                "csa",
+                "--width",
+                "8",
+                "--stride",
+                "4",
+                "--shift",
+                "4",
+                "--tail",
+                "2",
+                "--binding",
+                "--kv-heads",
+                "1",
+                "--out",
+                "t",
+            ],
+            "coverage hole",
+        ),
+        (["train", "--compressor", "uniform", "--setting", "topk=x", "--out", "t"], "is not NAME=NUMBER"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(tmp_path, arguments, said):

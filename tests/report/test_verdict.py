@@ -26,6 +26,27 @@ def test_a_flat_arm_says_what_would_have_been_seen(flat):
     )
 
 
+def _with_smallest(findings, value):
+    return [
+        f.model_copy(update={"value": value}) if f.name == "smallest_detectable_effect" else f
+        for f in findings
+    ]
+
+
+def test_silence_of_too_few_data_is_undecided_and_not_flat(flat):
+    """Where it is not known how small an effect would have been seen, nothing is called flat."""
+    few = _with_smallest(flat(), None)
+    assert judge(few).state == "undecided"
+    assert "too few data to say how small an effect" in judge(few).sentence
+
+
+def test_answers_without_variation_claim_no_power(flat):
+    """A control at 100 % would not have shown an effect of 0.0 points."""
+    said = judge(_with_smallest(flat(), 0.0)).sentence
+    assert "would show only in a harder task" in said
+    assert "four times in five" not in said
+
+
 def test_disagreeing_findings_are_undecided_with_both_sides_named(undecided):
     """The sentence gives the interval and the test that contradict each other."""
     said = judge(undecided()).sentence.replace("\N{NO-BREAK SPACE}", " ")

@@ -22,8 +22,6 @@ from ..grid import NEVER
 
 HIDDEN = -2
 """`covered` of a left pad, which no other token ever reads."""
-FOLDED = -1
-"""`covered` of a token that has been read through an entry by all that follows."""
 TENSORS = ("keys", "values", "index", "closes", "raw_key", "raw_value", "state", "covered")
 
 Rotate = Callable[[Tensor, Tensor], Tensor]
@@ -164,18 +162,12 @@ class EntryLayer(CacheLayerMixin):
     def _cover(self, rows: list[int] | None, begin: int, covered_BHT: Tensor) -> None:
         """Note from when on tokens are read through entries; what was known earlier stands."""
         assert self.covered is not None
+        assert self.raw_key is not None
+        members = len(covered_BHT) if rows is None else len(self.raw_key)
         heads = max(self.covered.shape[1], covered_BHT.shape[1])
-        whole = 1 if rows is None else len(self.raw_key)  # type: ignore[arg-type]
-        known_BHT = self.covered.expand(max(whole, len(self.covered)), heads, -1).clone()
-        part = (
-            known_BHT[:, :, begin - self.start :]
-            if rows is None
-            else known_BHT[rows, :, begin - self.start :]
-        )
-        least = torch.minimum(part, covered_BHT)
-        if rows is None and len(least) > len(known_BHT):
-            known_BHT = known_BHT.expand(len(least), -1, -1).clone()
-        known_BHT[slice(None) if rows is None else rows, :, begin - self.start :] = least
+        known_BHT = self.covered.expand(max(members, len(self.covered)), heads, -1).clone()
+        place = slice(None) if rows is None else rows, slice(None), slice(begin - self.start, None)
+        known_BHT[place] = torch.minimum(known_BHT[place], covered_BHT)
         self.covered = known_BHT
 
     def _keep(self, entries: Entries, rotate: Rotate) -> None:

@@ -118,10 +118,13 @@ def state_of(findings: Sequence[Finding], outcome: str = "accuracy") -> State:
         return "sensitive"
     p = corrected(test) if test is not None else None
     silent = period is None and not wide and p is not None and p >= SIGNIFICANT
+    return "flat" if silent and not _too_few(findings, outcome) else "undecided"
+
+
+def _too_few(findings: Sequence[Finding], outcome: str = "accuracy") -> bool:
+    """Whether the data do not even say how small an effect they would show."""
     least = find(findings, "smallest_detectable_effect", outcome)
-    if least is not None and least.value is None:
-        silent = False
-    return "flat" if silent else "undecided"
+    return least is not None and least.value is None
 
 
 def interval_words(finding: Finding, unit: str = "points") -> str:
@@ -183,7 +186,10 @@ def _doubt_words(findings: Sequence[Finding]) -> str:
     p = corrected(test) if test is not None else None
     at_stride = "" if p is None or test is None else f", the test at stride {test.stride} gives {p_words(p)}"
     excluded = "excludes" if _excludes_zero(spread) else "includes"
-    return f"{_period_words(findings)}{at_stride}, and the phase SD of {interval_words(spread)} {excluded} 0"
+    unknown = (
+        ", with too few data to say how small an effect would have been seen" if _too_few(findings) else ""
+    )
+    return f"{_period_words(findings)}{at_stride}, and the phase SD of {interval_words(spread)} {excluded} 0{unknown}"
 
 
 def _finer_words(findings: Sequence[Finding]) -> str:
