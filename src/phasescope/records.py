@@ -34,6 +34,9 @@ class Trial:
         block: trials of one block differ in nothing but position.
         cluster: trials of one cluster share a context (and so its noise).
         layout: which arrangement of padding this is within the cluster: the unit that is permuted.
+        generate: tokens to continue by; by default as many as the answer has.
+        content: where a chat template surrounds the user's message, its span in `prompt_ids`: first index,
+            and one past the last. None for a plain prompt.
     """
 
     prompt_ids: tuple[int, ...]
@@ -43,11 +46,21 @@ class Trial:
     block: str
     cluster: str
     layout: int
+    generate: int | None = None
+    content: tuple[int, int] | None = None
+
+    @property
+    def new_tokens(self) -> int:
+        """How many tokens to continue by."""
+        return len(self.answer_ids) if self.generate is None else self.generate
 
     @property
     def digest(self) -> str:
         """A short hash of what is asked and what counts as right; it names the trial in a log."""
-        facts = (self.prompt_ids, self.answer_ids, self.candidate_ids)
+        facts = [self.prompt_ids, self.answer_ids, self.candidate_ids]
+        # Appended only where set, so that the digests of plain trials are what they always were.
+        facts += [(self.new_tokens,)] if self.generate is not None else []
+        facts += [self.content] if self.content is not None else []
         content = hashlib.blake2b(digest_size=8)
         for ids in facts:
             content.update(np.asarray((len(ids), *ids), dtype="<i8").tobytes())
@@ -59,16 +72,30 @@ class Reply:
     """What a backend said to one trial.
 
     Attributes:
-        ids: the greedy continuation, as many tokens as the answer has.
+        ids: the greedy continuation, as many tokens as the trial asks for, fewer where the model stopped;
+            empty where a server gives text alone.
         answer_logprob: natural log-probability of the right answer, summed over its tokens.
         candidate_logprobs: natural log-probability of each candidate, in the trial's order.
         prompt_tokens: how many prompt tokens the model says it read.
+        text: the continuation as text, where the backend has a tokenizer or is given text.
     """
 
     ids: tuple[int, ...]
     prompt_tokens: int
     answer_logprob: float | None = None
     candidate_logprobs: tuple[float, ...] | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoReply:
+    """A trial that could not be asked as planned, or was answered unusably; it is counted, not scored.
+
+    Attributes:
+        reason: in few words, the same for the same kind of failure, as reasons are counted.
+    """
+
+    reason: str
 
 
 class Record(BaseModel):
@@ -102,7 +129,8 @@ class Observation(Record):
         source_position: index of the source's first token among the tokens that the model received.
         query_position: index of the last prompt token.
         prompt_tokens: tokens in the prompt.
-        answer: first token of the model's continuation.
+        answer: first token of the model's continuation; null where a server gives text alone.
+        text: the continuation as text, where a protocol scores text.
         score: 1 for a right answer, 0 for a wrong one (over the whole vocabulary).
         candidate_score: the same when only the candidates may be chosen.
         logprob: natural log-probability of the right answer.
@@ -117,10 +145,29 @@ class Observation(Record):
     source_position: int = Field(ge=0)
     query_position: int = Field(ge=0)
     prompt_tokens: int = Field(ge=1)
-    answer: int
+    answer: int | None = None
+    text: str | None = None
     score: float = Field(ge=0, le=1)
     candidate_score: float | None = Field(default=None, ge=0, le=1)
     logprob: float | None = None
+
+
+class Dropped(Record):
+    """A planned trial without an observation: it stands in the log in the observation's place.
+
+    Attributes:
+        v: version of this schema.
+        arm, trial, cluster, block, layout: as in `Observation`.
+        dropped: the reason.
+    """
+
+    v: Literal[1] = SCHEMA
+    arm: str
+    trial: str
+    cluster: str
+    block: str
+    layout: int = Field(ge=0)
+    dropped: str
 
 
 class Finding(Record):
@@ -158,8 +205,8 @@ class Finding(Record):
     detail: dict[str, Any] = {}
 
 
-def read_observations(path: Path) -> Iterator[Observation]:
-    """Read a log line by line.
+def read_log(path: Path) -> Iterator[Observation | Dropped]:
+    """Read a log line by line: observations, and the trials that were dropped.
 
     A last line without its newline is what a kill leaves behind; it is passed over.
 
@@ -178,7 +225,7 @@ def read_observations(path: Path) -> Iterator[Observation]:
             if not line.endswith(b"\n"):
                 return
             try:
-                yield Observation.model_validate_json(line)
+                yield (Dropped if b'"dropped":' in line else Observation).model_validate_json(line)
             except ValidationError as error:
                 problem = error.errors()[0]
                 where = ".".join(str(part) for part in problem["loc"]) or "the line"
@@ -188,7 +235,7 @@ def read_observations(path: Path) -> Iterator[Observation]:
 
 
 class ObservationLog:
-    """An append-only JSONL file of observations, written one planned batch at a time.
+    """An append-only JSONL file with one line per planned trial, written one planned batch at a time.
 
     `resume` keeps the whole batches of an interrupted run and cuts what a kill left half written, so
     that the finished file has the same bytes as one that was never interrupted.
@@ -197,8 +244,8 @@ class ObservationLog:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def resume(self, batch_sizes: Sequence[int]) -> list[Observation]:
-        """Cut the file back to whole batches of the plan and return the observations that stay.
+    def resume(self, batch_sizes: Sequence[int]) -> list[Observation | Dropped]:
+        """Cut the file back to whole batches of the plan and return the lines that stay.
 
         Args:
             batch_sizes: planned number of observations per batch, in plan order.
@@ -208,7 +255,7 @@ class ObservationLog:
         """
         if not self.path.exists():
             return []
-        kept = list(read_observations(self.path))
+        kept = list(read_log(self.path))
         ends = np.cumsum([0, *batch_sizes])
         if len(kept) > ends[-1]:
             raise BrokenRecordError(
@@ -221,9 +268,9 @@ class ObservationLog:
             file.truncate(file.tell())
         return kept[:whole]
 
-    def append(self, batch: Iterable[Observation]) -> None:
+    def append(self, batch: Iterable[Observation | Dropped]) -> None:
         """Write one batch and force it to disk."""
-        lines = "".join(observation.model_dump_json() + "\n" for observation in batch)
+        lines = "".join(line.model_dump_json(exclude_none=True) + "\n" for line in batch)
         with self.path.open("ab") as file:
             file.write(lines.encode())
             file.flush()

@@ -18,11 +18,15 @@ from .errors import UsageError
 from .protocols import Batch, Protocol
 from .records import (
     SCHEMA,
+    Dropped,
+    NoReply,
     Observation,
     ObservationLog,
+    Reply,
+    Trial,
     dump_json,
     read_json,
-    read_observations,
+    read_log,
     write_atomic,
 )
 
@@ -46,10 +50,12 @@ class Run:
     Attributes:
         description: the content of run.json.
         observations: per arm, in the order of the description, what has been observed so far.
+        dropped: per arm, the trials that could not be observed.
     """
 
     description: dict[str, Any]
     observations: dict[str, list[Observation]]
+    dropped: dict[str, list[Dropped]]
 
 
 def run(arms: Sequence[Arm], out: Path, seed: int, report: Report = lambda done, total: None) -> None:
@@ -84,10 +90,7 @@ def run(arms: Sequence[Arm], out: Path, seed: int, report: Report = lambda done,
         else:
             started, tokens = time.perf_counter(), arm.backend.tokens
             replies = arm.backend.answer(batch)
-            log.append(
-                arm.protocol.observe(trial, reply, arm.name)
-                for trial, reply in zip(batch, replies, strict=True)
-            )
+            log.append(_line(arm, trial, reply) for trial, reply in zip(batch, replies, strict=True))
             cost = {"seconds": time.perf_counter() - started, "tokens": arm.backend.tokens - tokens}
             _log_timing(out, {"arm": arm.name, "cluster": batch[0].cluster, "trials": len(batch), **cost})
         done += len(batch)
@@ -102,14 +105,33 @@ def read_run(folder: Path) -> Run:
         BrokenRecordError: if a file is damaged.
     """
     description = read_json(folder / "run.json")
-    observations: dict[str, list[Observation]] = {arm["name"]: [] for arm in description["arms"]}
-    for observation in read_observations(folder / "observations.jsonl"):
-        if observation.arm not in observations:
+    names = [arm["name"] for arm in description["arms"]]
+    observations: dict[str, list[Observation]] = {name: [] for name in names}
+    dropped: dict[str, list[Dropped]] = {name: [] for name in names}
+    for line in read_log(folder / "observations.jsonl"):
+        if line.arm not in observations:
             raise UsageError(
-                f"{folder}/observations.jsonl names arm {observation.arm!r}, run.json {sorted(observations)}"
+                f"{folder}/observations.jsonl names arm {line.arm!r}, run.json {sorted(observations)}"
             )
-        observations[observation.arm].append(observation)
-    return Run(description, observations)
+        if isinstance(line, Observation):
+            observations[line.arm].append(line)
+        else:
+            dropped[line.arm].append(line)
+    return Run(description, observations, dropped)
+
+
+def _line(arm: Arm, trial: Trial, reply: Reply | NoReply) -> Observation | Dropped:
+    """What the log holds of a trial."""
+    if isinstance(reply, Reply):
+        return arm.protocol.observe(trial, reply, arm.name)
+    return Dropped(
+        arm=arm.name,
+        trial=trial.digest,
+        cluster=trial.cluster,
+        block=trial.block,
+        layout=trial.layout,
+        dropped=reply.reason,
+    )
 
 
 def _describe(arms: Sequence[Arm], out: Path, seed: int) -> None:
@@ -162,11 +184,12 @@ def _batches(arms: Sequence[Arm], seed: int) -> Iterator[tuple[Arm, Batch]]:
     """Every batch of every arm; the draws depend on the seed and the protocol's name, not on the arm."""
     for arm in arms:
         rng = np.random.default_rng([seed, *arm.protocol.name.encode()])
-        for batch in arm.protocol.batches(arm.backend.vocabulary(), rng):
+        vocabulary = arm.backend.vocabulary() if arm.protocol.synthetic else None
+        for batch in arm.protocol.batches(vocabulary, rng):
             yield arm, batch
 
 
-def _check(known: Sequence[Observation], arm: Arm, batch: Batch, path: Path) -> None:
+def _check(known: Sequence[Observation | Dropped], arm: Arm, batch: Batch, path: Path) -> None:
     """Refuse to go on from observations of other trials."""
     for observation, trial in zip(known, batch, strict=True):
         there, here = (observation.arm, observation.trial), (arm.name, trial.digest)

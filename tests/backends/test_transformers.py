@@ -360,7 +360,7 @@ def test_without_a_card_the_vocabulary_is_made_of_whole_words(tmp_path: Path) ->
 
 def test_a_tokenizer_with_too_few_words_and_a_folder_without_one_say_what_to_do(tmp_path: Path) -> None:
     """Both ask for a vocabulary."""
-    with pytest.raises(UsageError, match=r"neither card\.json nor a tokenizer; pass a vocabulary"):
+    with pytest.raises(UsageError, match=r"neither card\.json nor a tokenizer\.json; pass a vocabulary"):
         folder_vocabulary(tmp_path)
     save_tokenizer(tmp_path, 100)
     with pytest.raises(UsageError, match="100 whole lower-case words; 576 are needed, so pass a vocabulary"):

@@ -12,7 +12,7 @@ from phasescope.backends import Planted
 from phasescope.errors import BrokenRecordError, UsageError
 from phasescope.grid import WindowGrid
 from phasescope.protocols import PrefixPadding
-from phasescope.records import Finding, Observation, read_observations
+from phasescope.records import Finding, Observation, read_log
 from phasescope.report import build_report
 from phasescope.runner import Arm, run
 
@@ -104,7 +104,7 @@ def test_a_control_has_rates_at_every_stride_it_stands_beside(records):
 def test_the_parquet_holds_every_observation(folder):
     """Row by row what observations.jsonl has."""
     rows = pq.read_table(folder / "observations.parquet").to_pylist()
-    assert [Observation(**row) for row in rows] == list(read_observations(folder / "observations.jsonl"))
+    assert [Observation(**row) for row in rows] == list(read_log(folder / "observations.jsonl"))
 
 
 def test_names_are_escaped(folder):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ..records import Reply, Trial
+from ..records import NoReply, Reply, Trial
 from ..synthetic import RetrievalVocabulary
 
 
@@ -21,11 +21,15 @@ class Backend(Protocol):
     tokens: int
 
     def vocabulary(self) -> RetrievalVocabulary:
-        """The ids from which a protocol may build prompts."""
+        """The ids from which a synthetic protocol builds prompts; asked for by no other.
+
+        Raises:
+            UsageError: if there is none, with what to do.
+        """
         ...
 
-    def answer(self, trials: Sequence[Trial]) -> list[Reply]:
-        """One reply per trial, in the order of the trials."""
+    def answer(self, trials: Sequence[Trial]) -> Sequence[Reply | NoReply]:
+        """One reply per trial, in the order of the trials; a reason where there is none to be had."""
         ...
 
     def describe(self) -> dict[str, Any]:

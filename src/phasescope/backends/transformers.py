@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 from pydantic import ValidationError
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
 import phasescope.models  # registers our classes with the auto classes
 
@@ -27,9 +27,9 @@ from ..errors import UsageError
 from ..grid import WindowGrid
 from ..records import Reply, Trial, read_json
 from ..synthetic import RetrievalVocabulary
+from ..tokens import Tokenizer
 
 Ids = npt.NDArray[np.int64]
-WORDS = (64, 256, 256)  # fillers, keys and values taken from a foreign tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,8 @@ class TransformersBackend:
 
     Args:
         model: any causal language model of `transformers` with a cache that can be reordered.
-        vocabulary: the ids from which prompts are built.
+        vocabulary: the ids from which synthetic prompts are built, or the checkpoint's folder to find them
+            in when they are first asked for.
         name: what a report calls it.
         grids: the window grids of its KV cache; by default those of our own models, unknown for others.
         max_tokens: the most tokens of context that one forward may hold, over all its rows; it bounds
@@ -67,7 +68,7 @@ class TransformersBackend:
     def __init__(
         self,
         model: Any,
-        vocabulary: RetrievalVocabulary,
+        vocabulary: RetrievalVocabulary | Path,
         *,
         name: str,
         grids: Sequence[WindowGrid] | None = None,
@@ -134,11 +135,13 @@ class TransformersBackend:
             raise UsageError(
                 f"the weights in {path} lack {missing}; save the whole model with save_pretrained"
             )
-        ids = folder_vocabulary(folder) if vocabulary is None else vocabulary
+        ids = folder if vocabulary is None else vocabulary
         return cls(model.to(device), ids, name=name or folder.name, **settings)
 
     def vocabulary(self) -> RetrievalVocabulary:
-        """The ids from which a protocol may build prompts."""
+        """The ids from which a synthetic protocol builds prompts."""
+        if isinstance(self._vocabulary, Path):
+            self._vocabulary = folder_vocabulary(self._vocabulary)
         return self._vocabulary
 
     def describe(self) -> dict[str, Any]:
@@ -273,7 +276,7 @@ class TransformersBackend:
 
 
 def folder_vocabulary(folder: Path) -> RetrievalVocabulary:
-    """The vocabulary that a checkpoint's card states, else one of common words from its tokenizer.
+    """The vocabulary that a checkpoint's card states, else one of common words from its tokenizer.json.
 
     Raises:
         UsageError: if the folder has neither, or the tokenizer has too few whole words.
@@ -285,33 +288,11 @@ def folder_vocabulary(folder: Path) -> RetrievalVocabulary:
             raise UsageError(
                 f"{folder}/card.json has no vocabulary of fillers, keys and values: {_first_line(error)}"
             ) from error
-    if not any((folder / name).exists() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
+    if not (folder / "tokenizer.json").exists():
         raise UsageError(
-            f"{folder} has neither card.json nor a tokenizer; pass a vocabulary or add its tokenizer"
+            f"{folder} has neither card.json nor a tokenizer.json; pass a vocabulary or add its tokenizer"
         )
-    words = _words(AutoTokenizer.from_pretrained(folder, local_files_only=True))
-    if len(words) < sum(WORDS):
-        raise UsageError(
-            f"the tokenizer in {folder} has {len(words)} whole lower-case words; {sum(WORDS)} are needed, "
-            "so pass a vocabulary"
-        )
-    fillers, keys, values = np.split(words[: sum(WORDS)], np.cumsum(WORDS)[:-1])
-    return RetrievalVocabulary(
-        fillers=tuple(fillers.tolist()), keys=tuple(keys.tolist()), values=tuple(values.tolist())
-    )
-
-
-def _words(tokenizer: Any) -> list[int]:
-    """Tokens that are a space and a lower-case word and survive decoding and encoding, by id."""
-    words = []
-    for token in range(len(tokenizer)):
-        text = tokenizer.decode([token])
-        word = text[1:]
-        if text[:1] == " " and word.isascii() and word.isalpha() and word.islower() and len(word) > 1:
-            words.append(token)
-            if tokenizer.encode(text, add_special_tokens=False) != [token]:
-                words.pop()
-    return words
+    return Tokenizer.load(folder).vocabulary()
 
 
 def _contexts(trials: Sequence[Trial], *, share: bool) -> Iterator[_Context]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from ..records import Observation, Reply, Trial
 from ..synthetic import RetrievalVocabulary
+from ..tokens import Tokenizer
 
 Batch = tuple[Trial, ...]
 
@@ -39,9 +40,12 @@ class Protocol(ABC):
     Attributes:
         name: its name in the protocol catalog.
         moves: the coordinate that the layouts move, and that the analysis therefore folds.
+        synthetic: whether prompts are made of a backend's vocabulary. Protocols of real text hold a
+            `Tokenizer` among their settings instead, and are given no vocabulary.
     """
 
     name: ClassVar[str]
+    synthetic: ClassVar[bool] = True
     moves: ClassVar[Literal["source", "query"]]
 
     @abstractmethod
@@ -49,7 +53,7 @@ class Protocol(ABC):
         """Trials per batch, in order."""
 
     @abstractmethod
-    def batches(self, vocabulary: RetrievalVocabulary, rng: np.random.Generator) -> Iterator[Batch]:
+    def batches(self, vocabulary: RetrievalVocabulary | None, rng: np.random.Generator) -> Iterator[Batch]:
         """The trials, cluster by cluster.
 
         Raises:
@@ -74,15 +78,28 @@ class Protocol(ABC):
             source_position=trial.source_position,
             query_position=len(trial.prompt_ids) - 1,
             prompt_tokens=reply.prompt_tokens,
-            answer=reply.ids[0],
+            answer=reply.ids[0] if reply.ids else None,
             score=float(reply.ids == trial.answer_ids),
             candidate_score=_candidate_score(trial, reply),
             logprob=reply.answer_logprob,
         )
 
+    def settings(self) -> dict[str, Any]:
+        """The settings as JSON values; a tokenizer by its name and digest."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: {"name": value.name, "digest": value.digest} if isinstance(value, Tokenizer) else value
+            for name, value in values.items()
+        }
+
     def describe(self) -> dict[str, Any]:
         """Name, moved coordinate, settings and plan, for the run's description."""
-        return {"name": self.name, "moves": self.moves, "settings": asdict(self), "plan": asdict(self.plan())}
+        return {
+            "name": self.name,
+            "moves": self.moves,
+            "settings": self.settings(),
+            "plan": asdict(self.plan()),
+        }
 
 
 def _candidate_score(trial: Trial, reply: Reply) -> float | None:

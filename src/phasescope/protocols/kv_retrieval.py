@@ -87,8 +87,10 @@ class _KVRetrieval(Protocol):
         trials = sum(self.batch_sizes())
         return Plan(trials, round(shared * self.asked) + trials, round(shared) + trials)
 
-    def batches(self, vocabulary: RetrievalVocabulary, rng: np.random.Generator) -> Iterator[Batch]:
+    def batches(self, vocabulary: RetrievalVocabulary | None, rng: np.random.Generator) -> Iterator[Batch]:
         """The first source's residue and the query's are stratified over contexts, independently."""
+        if vocabulary is None:
+            raise UsageError(f"{self.name} builds prompts from a vocabulary; give one")
         firsts = _stratified(self.contexts, self.pairs - self.asked + 1, rng)
         bases = (_stratified(self.contexts, self.residues, rng) - self.spacing * firsts) % self.residues
         ends = _stratified(self.contexts, self.residues, rng)
