@@ -148,7 +148,7 @@ def test_a_run_that_failed_goes_on_where_it_stopped(tmp_path: Path, batches: int
     [
         ({"seed": 4}, "seed = 3, this run 4"),
         ({"arms": [Arm("model", planted(), PrefixPadding(**SMALL))]}, r"arms = [\w ,/]+, this run model;"),
-        ({"pairs": 4}, r"arms\[0\]\.protocol\.plan"),
+        ({"pairs": 4}, r"arms\[0\]\.protocol\.settings\.pairs = 3, this run 4"),
         ({"curve": (0.9, 0.6, 0.3, 0.7)}, r"arms\[0\]\.backend\.planted\.curve\[3\] = 0.75, this run 0.7"),
         ({"name": "other"}, r"arms\[0\]\.backend\.model = 'planted', this run 'other'"),
     ],
@@ -213,7 +213,7 @@ def test_a_run_reads_back_by_arm_also_when_unfinished(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
     """One line for a mistyped folder, and for a log with a foreign arm."""
-    with pytest.raises(UsageError, match=r"cannot read .*run\.json"):
+    with pytest.raises(UsageError, match=r"holds no run\.json"):
         read_run(tmp_path)
     run(arms(), tmp_path, seed=3)
     path = tmp_path / "observations.jsonl"

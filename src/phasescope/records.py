@@ -228,9 +228,10 @@ def read_log(path: Path) -> Iterator[Observation | Dropped]:
                 yield (Dropped if b'"dropped":' in line else Observation).model_validate_json(line)
             except ValidationError as error:
                 problem = error.errors()[0]
-                where = ".".join(str(part) for part in problem["loc"]) or "the line"
+                where = ".".join(str(part) for part in problem["loc"]) or "no JSON object"
+                what = "" if problem["type"] == "json_invalid" else f": {problem['msg']}"
                 raise BrokenRecordError(
-                    f"{path}, line {number}: {where}: {problem['msg']}; restore the line or cut the file there"
+                    f"{path}, line {number}: {where}{what}; restore the line or cut the file there"
                 ) from None
 
 

@@ -104,6 +104,8 @@ def read_run(folder: Path) -> Run:
         UsageError: if the folder holds no run, or an observation belongs to none of its arms.
         BrokenRecordError: if a file is damaged.
     """
+    if not (folder / "run.json").is_file():
+        raise UsageError(f"{folder} holds no run.json; give a run folder that `measure` wrote")
     description = read_json(folder / "run.json")
     names = [arm["name"] for arm in description["arms"]]
     observations: dict[str, list[Observation]] = {name: [] for name in names}
@@ -171,7 +173,8 @@ def _short(value: Any) -> str:
 def _differences(there: Any, here: Any, key: str) -> Iterator[tuple[str, Any, Any]]:
     """Where two JSON values differ: dotted key and both values, depth first."""
     if isinstance(there, dict) and isinstance(here, dict):
-        for name in sorted({*there, *here}):
+        # A plan follows from the settings, so a difference is named where it was made.
+        for name in sorted({*there, *here} - {"plan"}):
             yield from _differences(there.get(name), here.get(name), f"{key}.{name}".lstrip("."))
     elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
         for index, (old, new) in enumerate(zip(there, here, strict=True)):

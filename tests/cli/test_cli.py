@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -45,6 +46,11 @@ def test_list_names_the_zoo_and_the_catalogs_without_torch():
     said = phasescope("list", blocked=["torch", "transformers"])
     for name in [*zoo.names(), "scalar_gate", "in_sequence", "planted"]:
         assert name in said
+
+
+def test_the_version_is_the_packages_own():
+    """As every command line says it."""
+    assert phasescope("--version").strip() == f"phasescope {version('phasescope')}"
 
 
 def test_measure_then_report_then_report_side_by_side(tmp_path):
@@ -90,6 +96,7 @@ def test_measuring_again_changes_nothing_and_other_settings_are_refused(tmp_path
         (["train", "--out", "x", "--heads", "3", "--kv-heads", "2", "--steps", "1"], "heads"),
         (["demo", "--sed", "1"], "--sed"),
         (["dmo"], "dmo"),
+        (["train", "--out", "x", "--width", "0"], "--width says how to compress"),
         (
             [
                 "train",
@@ -119,6 +126,7 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, arguments, said):
     model = zoo.names()[0]
     error = phasescope(*(word.format(model=model) for word in arguments), code=2, cwd=tmp_path)
     assert said in error
+    assert error.splitlines()[-1].startswith("phasescope: ")
     assert not (tmp_path / "x" / "observations.jsonl").exists()
 
 

@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from .. import __version__
 from ..errors import PhasescopeError
 from . import catalog, demo, measure, report, train
 
 app = typer.Typer(
     help="Measure, explain and remove phase sensitivity in long-context language models.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"phasescope {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def everywhere(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Measure, explain and remove phase sensitivity in long-context language models."""
+
+
 app.command("demo")(demo.demo)
 app.command("measure")(measure.measure)
 app.command("report")(report.report)
@@ -28,11 +48,15 @@ def main() -> None:
     """Run the command line: exit 0 when done, 2 on bad input, 130 when interrupted."""
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     try:
-        app()
+        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
+    except typer.TyperException as error:
+        # The box that typer draws is several lines; a mistake is one line here.
+        console.print(f"phasescope: {error.format_message().rstrip('.')}; see --help")
+        sys.exit(2)
     except PhasescopeError as error:
         console.print(f"phasescope: {error}")
         sys.exit(2)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         console.print("phasescope: interrupted; the same command goes on from here")
         sys.exit(130)
     except OSError as error:

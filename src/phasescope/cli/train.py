@@ -14,9 +14,11 @@ from .extras import need, need_models
 from .progress import bar
 
 FULL = "none"
+GRID_OPTIONS = ("width", "stride", "tail", "shift", "binding", "rotary", "sink", "setting")
 
 
 def train(
+    context: typer.Context,
     out: Annotated[
         Path, typer.Option(help="Folder of the run; the same command resumes what it finds there.")
     ],
@@ -49,6 +51,10 @@ def train(
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,
 ) -> None:
     """Train a small Qwen3 with a compressed KV cache to recall records, and measure its phase curve."""
+    if compressor == FULL and (given := _grid_options(context)):
+        raise UsageError(
+            f"{given} says how to compress, and there is no --compressor; name one, or leave it out"
+        )
     experiments, training = need_models(threads), need("phasescope.training")
     compression = {
         "compressor": compressor,
@@ -98,6 +104,16 @@ def train(
             f"{out}: {protocol}: accuracy {found['mean_accuracy']:.1%} at {card['pairs']} pairs, "
             f"phase SD {found['phase_sd']:.1%} ({found['low']:.1%} to {found['high']:.1%})"
         )
+
+
+def _grid_options(context: typer.Context) -> str:
+    """Options of a grid that the command line names, for a refusal."""
+    named = [
+        name
+        for name in GRID_OPTIONS
+        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+    ]
+    return ", ".join(f"--{name}" for name in named)
 
 
 def _setting(text: str) -> tuple[str, float]:
