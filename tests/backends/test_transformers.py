@@ -17,7 +17,8 @@ from transformers import (
 )
 
 from phasescope import Reply, Trial, UsageError, WindowGrid
-from phasescope.backends.transformers import TransformersBackend, folder_vocabulary
+from phasescope.backends.transformers import TransformersBackend
+from phasescope.backends.transformers_load import folder_vocabulary
 from phasescope.models import CompressedQwen3Config, CompressedQwen3ForCausalLM
 from phasescope.protocols import InSequencePadding, PrefixPadding, QueryPadding
 from phasescope.synthetic import RetrievalVocabulary
