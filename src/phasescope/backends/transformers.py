@@ -157,10 +157,6 @@ class TransformersBackend:
             "share_prefix": self.share_prefix,
         }
 
-    def reads(self, trials: Sequence[Trial]) -> int:
-        """How many prompt tokens `answer` will read for one batch of trials."""
-        return sum(context.tokens for context in contexts(trials, share=self.share_prefix))
-
     def answer(self, trials: Sequence[Trial]) -> list[Reply]:
         """One reply per trial, in their order.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
@@ -71,6 +72,7 @@ class Processes(Pool):
 def serve(connection: Connection, specs: Sequence[BackendSpec]) -> None:
     """What a worker does until its employer hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the employer, who then ends us
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the run has one of its own
     desk = Desk(specs)
     while True:
         try:
