@@ -112,7 +112,9 @@ def _lines(plan: RunPlan) -> list[str]:
         f"in all {total:,} probes, {sum(arm.read_tokens for arm in plan.arms):,} prompt tokens read, at most "
         f"{sum(arm.new_tokens for arm in plan.arms):,} generated"
     )
-    lines.append(f"time {_duration(plan.seconds)}, {calibrated}")
+    lines.append(
+        f"time {_duration(plan.seconds)}, {calibrated}; loading takes {_duration(plan.load_seconds)}"
+    )
     if plan.cost:
         lines.append(f"cost {plan.cost:,.2f}, the calibration's included")
     return lines + [f"warning: {warning}" for warning in plan.warnings]

@@ -95,8 +95,8 @@ class RunPlan:
     Attributes:
         arms: one after the other.
         guess: what the power rests on.
-        load_seconds: that loading the models takes.
-        seconds: the whole run; None without a calibration.
+        load_seconds: that loading the models took, and will take the run before it begins.
+        seconds: the run from then on; None without a calibration.
         cost: money, the calibration's own included.
     """
 
@@ -178,9 +178,7 @@ def plan_run(
             )
         )
     seconds = [plan.seconds for plan in plans]
-    total = (
-        None if any(value is None for value in seconds) else sum(value or 0.0 for value in seconds) + loading
-    )
+    total = None if any(value is None for value in seconds) else sum(value or 0.0 for value in seconds)
     spent = sum(prices.cost(plan.pace.tokens, plan.pace.trials) for plan in plans if plan.pace is not None)
     return RunPlan(tuple(plans), guess, loading, total, sum(plan.cost for plan in plans) + spent)
 
