@@ -87,3 +87,11 @@ BACKENDS = Table(
         "transformers": "phasescope.backends.transformers:TransformersBackend",
     },
 )
+ENGINES = Table(
+    "engine",
+    {
+        "local": "phasescope.engines.local:Local",
+        "processes": "phasescope.engines.processes:Processes",
+        "ray": "phasescope.engines.ray:Ray",
+    },
+)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from . import zoo
-from .backends.transformers import TransformersBackend
+from .backends import BackendSpec
 from .catalog import PROTOCOLS
+from .engines import Engine
 from .errors import UsageError
 from .records import Finding, dump_json, read_json, write_atomic
 from .runner import Arm, read_run, run
@@ -46,8 +47,8 @@ def measure(
     seed: int,
     pairs: int | None = None,
     report: Report = lambda done, total: None,
-    device: str = "cpu",
-    trust_remote_code: bool = False,
+    loading: Mapping[str, Any] | None = None,
+    engine: Engine | None = None,
     **sizes: Any,
 ) -> None:
     """Measure every model under every protocol, in one run folder; an interrupted run goes on.
@@ -60,26 +61,39 @@ def measure(
         pairs: records in a context; by default what the models' cards say they were trained on (the fewest,
             where they differ), 64 for models without a card.
         report: told the trials that are done, and all.
-        device: where the models run.
-        trust_remote_code: allow a checkpoint to run code of its own.
+        loading: how models are loaded: arguments of `TransformersBackend.load`.
+        engine: who answers; by default this process.
         **sizes: further settings of the protocols: contexts, questions, residues, margin.
 
     Raises:
         UsageError: for unknown names or settings that do not fit.
     """
+    arms = model_arms(models, protocols, pairs=pairs, loading=loading, **sizes)
+    run(arms, out, seed, report, engine)
+
+
+def model_arms(
+    models: Sequence[str],
+    protocols: Sequence[str],
+    *,
+    pairs: int | None = None,
+    loading: Mapping[str, Any] | None = None,
+    **sizes: Any,
+) -> list[Arm]:
+    """The arms that `measure` runs: every model under every protocol, none of them loaded."""
     checkpoints = [checkpoint(model) for model in models]
     sizes["pairs"] = min(trained_pairs(folder) for _, folder in checkpoints) if pairs is None else pairs
     asked = {name: PROTOCOLS.load(name)(**sizes) for name in protocols}
     arms = []
     for name, folder in checkpoints:
-        backend = TransformersBackend.load(
-            folder, name=name, device=device, trust_remote_code=trust_remote_code
+        backend = BackendSpec(
+            "transformers", {**(loading or {}), "path": str(folder.resolve()), "name": name}
         )
         arms += [
             Arm(name if len(asked) == 1 else f"{name}/{label}", backend, protocol)
             for label, protocol in asked.items()
         ]
-    run(arms, out, seed, report)
+    return arms
 
 
 def trained_pairs(folder: Path) -> int:

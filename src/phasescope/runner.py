@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
-import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .backends import Backend
+from .backends import Backend, BackendSpec
+from .engines import Engine, Job, Local
 from .errors import UsageError
 from .protocols import Batch, Protocol
 from .records import (
@@ -29,6 +31,7 @@ from .records import (
     read_log,
     write_atomic,
 )
+from .synthetic import RetrievalVocabulary
 
 Report = Callable[[int, int], None]
 """Called with the trials that are done and the trials in all, after every batch."""
@@ -36,10 +39,10 @@ Report = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Arm:
-    """One backend under one protocol, by a name that is unique in its run."""
+    """One backend, or how to make it, under one protocol, by a name that is unique in its run."""
 
     name: str
-    backend: Backend
+    backend: Backend | BackendSpec
     protocol: Protocol
 
 
@@ -58,18 +61,26 @@ class Run:
     dropped: dict[str, list[Dropped]]
 
 
-def run(arms: Sequence[Arm], out: Path, seed: int, report: Report = lambda done, total: None) -> None:
+def run(
+    arms: Sequence[Arm],
+    out: Path,
+    seed: int,
+    report: Report = lambda done, total: None,
+    engine: Engine | None = None,
+) -> None:
     """Ask every arm its trials and log the observations; an interrupted run goes on where it stopped.
 
     The folder holds run.json (what is run: written first, and compared on resume), observations.jsonl
     (batch by batch, arms outermost) and timings.jsonl (what a batch cost; the only file that differs
-    between two runs of the same thing). Arms with equal protocols see the same trials.
+    between two runs of the same thing). Arms with equal protocols see the same trials. Whichever engine
+    answers, the files are the same, so that another may finish what one began.
 
     Args:
         arms: at least one, with different names.
         out: the run folder; created if missing.
         seed: of every draw of the protocols.
         report: told how far the run is.
+        engine: who answers; by default this process, one batch after the other.
 
     Raises:
         UsageError: if the arms are not usable together, or the folder holds another run.
@@ -77,24 +88,53 @@ def run(arms: Sequence[Arm], out: Path, seed: int, report: Report = lambda done,
     names = [arm.name for arm in arms]
     if not names or len(set(names)) < len(names):
         raise UsageError(f"arms are named {names}; give at least one, and each a name of its own")
-    _describe(arms, out, seed)
+    with closing(engine or Local()) as answering:
+        known = answering.open([arm.backend for arm in arms], [arm.protocol.synthetic for arm in arms])
+        _describe(arms, out, seed, [found.description for found in known])
+        plan = planned(arms, seed, [found.vocabulary for found in known])
+        _answer(arms, out, plan, report, answering)
+
+
+def planned(
+    arms: Sequence[Arm], seed: int, vocabularies: Sequence[RetrievalVocabulary | None]
+) -> Iterator[tuple[int, Batch]]:
+    """Every batch of every arm, with the arm's number; draws depend on the seed and the protocol's name alone."""
+    for number, (arm, vocabulary) in enumerate(zip(arms, vocabularies, strict=True)):
+        rng = np.random.default_rng([seed, *arm.protocol.name.encode()])
+        for batch in arm.protocol.batches(vocabulary, rng):
+            yield number, batch
+
+
+def _answer(
+    arms: Sequence[Arm], out: Path, plan: Iterator[tuple[int, Batch]], report: Report, engine: Engine
+) -> None:
+    """Check the batches that are there, have the others answered, and log them in plan order."""
     log = ObservationLog(out / "observations.jsonl")
     sizes = [size for arm in arms for size in arm.protocol.batch_sizes()]
     kept = log.resume(sizes)
     done, total = 0, sum(sizes)
     report(0, total)
-    for arm, batch in _batches(arms, seed):
-        known = kept[done : done + len(batch)]
-        if known:
-            _check(known, arm, batch, log.path)
-        else:
-            started, tokens = time.perf_counter(), arm.backend.tokens
-            replies = arm.backend.answer(batch)
-            log.append(_line(arm, trial, reply) for trial, reply in zip(batch, replies, strict=True))
-            cost = {"seconds": time.perf_counter() - started, "tokens": arm.backend.tokens - tokens}
-            _log_timing(out, {"arm": arm.name, "cluster": batch[0].cluster, "trials": len(batch), **cost})
+    while done < len(kept):
+        number, batch = next(plan)
+        _check(kept[done : done + len(batch)], arms[number], batch, log.path)
         done += len(batch)
         report(done, total)
+    asked: deque[Job] = deque()
+    for answer in engine.answer(_noted(plan, asked)):
+        number, trials = asked.popleft()
+        arm = arms[number]
+        log.append(_line(arm, trial, reply) for trial, reply in zip(trials, answer.replies, strict=True))
+        cost = {"seconds": answer.seconds, "tokens": answer.tokens}
+        _log_timing(out, {"arm": arm.name, "cluster": trials[0].cluster, "trials": len(trials), **cost})
+        done += len(trials)
+        report(done, total)
+
+
+def _noted(plan: Iterator[tuple[int, Batch]], asked: deque[Job]) -> Iterator[Job]:
+    """The jobs, each noted as it is taken, so that its answer finds its trials."""
+    for job in plan:
+        asked.append(job)
+        yield job
 
 
 def read_run(folder: Path) -> Run:
@@ -136,23 +176,23 @@ def _line(arm: Arm, trial: Trial, reply: Reply | NoReply) -> Observation | Dropp
     )
 
 
-def _describe(arms: Sequence[Arm], out: Path, seed: int) -> None:
+def _describe(arms: Sequence[Arm], out: Path, seed: int, described: Sequence[dict[str, Any]]) -> None:
     """Write run.json, or compare with the one that is there."""
-    described = {
+    whole = {
         "schema": SCHEMA,
         "seed": seed,
         "versions": _versions(),
         "arms": [
-            {"name": arm.name, "protocol": arm.protocol.describe(), "backend": arm.backend.describe()}
-            for arm in arms
+            {"name": arm.name, "protocol": arm.protocol.describe(), "backend": backend}
+            for arm, backend in zip(arms, described, strict=True)
         ],
     }
     path = out / "run.json"
-    given = json.loads(dump_json(described))
+    given = json.loads(dump_json(whole))
     if not path.exists():
         if (out / "observations.jsonl").exists():
             raise UsageError(f"{out} has observations without a run.json; use another run folder")
-        write_atomic(path, dump_json(described))
+        write_atomic(path, dump_json(whole))
         return
     difference = next(_differences(read_json(path), given, ""), None)
     if difference is not None:
@@ -181,15 +221,6 @@ def _differences(there: Any, here: Any, key: str) -> Iterator[tuple[str, Any, An
             yield from _differences(old, new, f"{key}[{index}]")
     elif there != here:
         yield key, there, here
-
-
-def _batches(arms: Sequence[Arm], seed: int) -> Iterator[tuple[Arm, Batch]]:
-    """Every batch of every arm; the draws depend on the seed and the protocol's name, not on the arm."""
-    for arm in arms:
-        rng = np.random.default_rng([seed, *arm.protocol.name.encode()])
-        vocabulary = arm.backend.vocabulary() if arm.protocol.synthetic else None
-        for batch in arm.protocol.batches(vocabulary, rng):
-            yield arm, batch
 
 
 def _check(known: Sequence[Observation | Dropped], arm: Arm, batch: Batch, path: Path) -> None:

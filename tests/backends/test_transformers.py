@@ -1,5 +1,6 @@
 """One prefill for many questions gives what a fresh prefill per question gives."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -7,82 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.backends.tiny_models import GRIDS, MODELS, VOCABULARY, deepseek_v4, ours, qwen3
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import (
-    DeepseekV4Config,
-    DeepseekV4ForCausalLM,
-    PreTrainedTokenizerFast,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
+from transformers import PreTrainedTokenizerFast
 
 from phasescope import Reply, Trial, UsageError, WindowGrid
-from phasescope.backends.transformers import TransformersBackend, folder_vocabulary
-from phasescope.models import CompressedQwen3Config, CompressedQwen3ForCausalLM
+from phasescope.backends.prefixes import contexts
+from phasescope.backends.transformers import TransformersBackend
+from phasescope.backends.transformers_load import folder_vocabulary
 from phasescope.protocols import InSequencePadding, PrefixPadding, QueryPadding
-from phasescope.synthetic import RetrievalVocabulary
 
-VOCABULARY = RetrievalVocabulary.contiguous(16, 24, 24)
 TOLERANCE = 1e-4  # of a log-probability in float32
-SHAPE = {
-    "vocab_size": 64,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "head_dim": 16,
-    "max_position_embeddings": 512,
-    "initializer_range": 0.5,  # far from uniform answers, so that a wrong cache shows
-}
-GRIDS = [
-    {"compressor": "scalar_gate", "width": 8, "stride": 8},
-    {"compressor": "scalar_gate", "width": 8, "stride": 4, "shift": (0, 2), "tail": 3},
-    {"compressor": "vector_gate", "width": 4, "stride": 4, "shift": ((0, 2), (1, 3))},
-    {"compressor": "uniform", "width": 12, "stride": 12},
-    None,
-]
-
-
-def ours(compression: dict[str, Any] | None) -> Any:
-    """One of our models with random weights."""
-    return CompressedQwen3ForCausalLM(
-        CompressedQwen3Config(**SHAPE, num_key_value_heads=2, intermediate_size=64, compression=compression)
-    )
-
-
-def qwen3() -> Any:
-    """A plain Qwen3 with random weights."""
-    return Qwen3ForCausalLM(Qwen3Config(**SHAPE, num_key_value_heads=2, intermediate_size=64))
-
-
-def deepseek_v4() -> Any:
-    """All three attention kinds of DeepSeek-V4, with random weights.
-
-    The indexer keeps every entry: its ties are broken by the prompt's length, and a longer prompt would
-    then give other logits by itself.
-    """
-    config = DeepseekV4Config(
-        **{**SHAPE, "num_hidden_layers": 3, "initializer_range": 0.2},
-        moe_intermediate_size=32,
-        num_key_value_heads=1,
-        q_lora_rank=16,
-        o_lora_rank=8,
-        o_groups=2,
-        n_routed_experts=4,
-        num_experts_per_tok=2,
-        hc_mult=2,
-        sliding_window=16,
-        index_n_heads=32,
-        index_head_dim=16,
-        index_topk=512,
-        layer_types=["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"],
-        compress_rates={"compressed_sparse_attention": 4, "heavily_compressed_attention": 16},
-        mlp_layer_types=["moe"] * 3,
-    )
-    return DeepseekV4ForCausalLM(config)
-
-
-MODELS = {f"ours {grid and grid['compressor']}": lambda grid=grid: ours(grid) for grid in GRIDS}
-MODELS |= {"qwen3": qwen3, "deepseek_v4": deepseek_v4}
 
 
 @pytest.fixture(params=MODELS, scope="module")
@@ -148,6 +84,65 @@ def test_a_shared_prefill_answers_as_one_prompt_per_question(model: Any, kind: A
     assert single.tokens == sum(len(trial.prompt_ids) for trial in asked)
     contexts = {trial.layout: len(trial.prompt_ids) - 1 for trial in asked}
     assert shared.tokens == sum(contexts.values()) + len(asked)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 16, 40])
+def test_a_prefill_in_chunks_answers_as_one_in_a_piece(model: Any, chunk: int) -> None:
+    """Up to rounding, on every kind of cache, for long and short suffixes, and for the same tokens."""
+    asked = trials(answer=2)
+    for share in (True, False):
+        pieces = backend(model, prefill_chunk=chunk, share_prefix=share)
+        whole = backend(model, prefill_chunk=10**6, share_prefix=share)
+        assert_same(pieces.answer(asked[::5]), whole.answer(asked[::5]))
+        assert (
+            pieces.tokens == whole.tokens == sum(group.tokens for group in contexts(asked[::5], share=share))
+        )
+
+
+def test_chunks_end_at_the_same_positions_in_every_layout() -> None:
+    """Multiples of the chunk, whatever the prompt's length: an artefact of length can't pass for a phase."""
+    model = qwen3()
+    forward, ends = model.forward, []
+
+    def spy(*args: Any, **kwargs: Any) -> Any:
+        held = 0 if kwargs["cache"] is None else kwargs["cache"].get_seq_length()
+        ends.append((held, held + kwargs["input_ids"].shape[1]))
+        return forward(*args, **kwargs)
+
+    model.forward = spy
+    asked = trials(QueryPadding, pairs=6)
+    lengths = {len(trial.prompt_ids) for trial in asked}
+    for share in (True, False):
+        backend(model, prefill_chunk=16, share_prefix=share).answer(asked)
+    for start, end in ends:
+        assert end % 16 == 0 or end in lengths | {length - 1 for length in lengths}
+        assert start // 16 == (end - 1) // 16
+
+
+@pytest.mark.parametrize("max_tokens", [1, 10**6])
+def test_a_trial_that_says_how_long_is_continued_so_long_or_to_the_stop(max_tokens: int) -> None:
+    """The greedy continuation of a forward without cache, cut before the model's own stop token."""
+    torch.manual_seed(0)
+    model = qwen3()
+    asked = [dataclasses.replace(trial, generate=6) for trial in trials()[:5]]
+    long = backend(model, max_tokens=max_tokens).answer(asked)
+    for trial, reply in zip(asked, long, strict=True):
+        ids = list(trial.prompt_ids)
+        for _ in range(6):
+            ids.append(int(model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
+        assert reply.ids == tuple(ids[-6:])
+    stop = long[0].ids[3]
+    model.generation_config.eos_token_id = [stop]
+    for cut, reply in zip(backend(model, max_tokens=max_tokens).answer(asked), long, strict=True):
+        assert cut.ids == reply.ids[: reply.ids.index(stop) if stop in reply.ids else 6]
+        assert cut.answer_logprob == pytest.approx(reply.answer_logprob, abs=TOLERANCE)
+
+
+def test_a_trial_without_a_right_answer_has_no_log_probability() -> None:
+    """What a scorer of text asks: only a continuation."""
+    asked = [dataclasses.replace(t, generate=3, answer_ids=(), candidate_ids=()) for t in trials()[:3]]
+    for reply in backend(qwen3()).answer(asked):
+        assert (reply.answer_logprob, reply.candidate_logprobs, len(reply.ids)) == (None, None, 3)
 
 
 @pytest.mark.parametrize("answer", [1, 3])

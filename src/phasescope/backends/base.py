@@ -15,6 +15,10 @@ class Backend(Protocol):
     Attributes:
         name: what a report calls it.
         tokens: prompt tokens that it has read so far, each shared prefix once.
+
+    A backend that reads what the trials of one layout share once says so by an attribute `share_prefix` that is
+    true; of any other a plan counts every prompt whole. One that answers several trials at a time may say how
+    many, by an attribute `concurrency`.
     """
 
     name: str

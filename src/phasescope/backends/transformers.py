@@ -5,50 +5,42 @@ Shape suffixes: B rows, T tokens, A answer tokens, C candidates, V vocabulary.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from pydantic import ValidationError
 from torch import Tensor
-from transformers import AutoModelForCausalLM
-
-import phasescope.models  # registers our classes with the auto classes
 
 from ..errors import UsageError
 from ..grid import WindowGrid
-from ..records import Reply, Trial, read_json
+from ..models import CompressedQwen3Config
+from ..records import Reply, Trial
 from ..synthetic import RetrievalVocabulary
 from ..tokens import Tokenizer
+from .prefixes import Context, Ids, contexts
+from .transformers_cache import branch, expanded, same_rows
+from .transformers_load import folder_vocabulary, load_model, tokens_that_fit
 
-Ids = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class _Context:
-    """Trials that share a prefix and differ in suffixes of one length; their answers are equally long."""
-
-    trials: list[int]
-    prefix_T: Ids
-    suffix_BT: Ids
-    answer_tokens: int
+PREFILL_CHUNK = 4096
 
 
 class TransformersBackend:
     """Answers trials with a causal language model, all questions about one context from one prefill.
 
-    The trials of one cluster and layout share their longest common prefix. It is read once, its cache is
-    repeated once per question, and the rest of the prompts is read in one forward, which computes logits
-    at the last position only. Forwards hold prompts of equal length and never a pad token. How trials are
-    cut into forwards depends on nothing but the trials and `max_tokens`, so that replies are reproducible.
+    The trials of one cluster and layout share their longest common prefix. It is read once, in chunks that
+    begin at multiples of `prefill_chunk` whatever the prompt is; its cache is repeated once per question, and
+    the rest of the prompts is read in one forward, which computes logits at the last position only. Forwards
+    hold prompts of equal length and never a pad token. How trials are cut into forwards depends on nothing
+    but the trials and these settings, so that replies are reproducible.
+
+    Caches hold at most two times `max_tokens` tokens at once, or two single prompts where these are longer;
+    one, where the cache can be cropped and is asked one question at a time.
 
     Args:
         model: any causal language model of `transformers` with a cache that can be reordered.
@@ -59,7 +51,9 @@ class TransformersBackend:
         max_tokens: the most tokens of context that one forward may hold, over all its rows; it bounds
             the memory. By default what fills 1 GiB of raw KV cache, and at most 65,536. A single prompt
             may be longer.
+        prefill_chunk: the most tokens of each row that one forward reads.
         share_prefix: False reads every prompt whole, as a reference for tests and benchmarks.
+        tokenizer: a folder with a tokenizer.json, to turn continuations into text.
 
     Attributes:
         tokens: prompt tokens read so far.
@@ -73,17 +67,23 @@ class TransformersBackend:
         name: str,
         grids: Sequence[WindowGrid] | None = None,
         max_tokens: int | None = None,
+        prefill_chunk: int = PREFILL_CHUNK,
         share_prefix: bool = True,
+        tokenizer: Path | None = None,
     ) -> None:
-        if max_tokens is not None and max_tokens < 1:
-            raise UsageError(f"max_tokens is {max_tokens}; give at least 1")
+        for setting, value in (("max_tokens", max_tokens), ("prefill_chunk", prefill_chunk)):
+            if value is not None and value < 1:
+                raise UsageError(f"{setting} is {value}; give at least 1")
         self.model = model.eval()
         self.name = name
-        self.max_tokens = _tokens_that_fit(model) if max_tokens is None else max_tokens
+        self.max_tokens = tokens_that_fit(model) if max_tokens is None else max_tokens
+        self.prefill_chunk = prefill_chunk
         self.share_prefix = share_prefix
         self.tokens = 0
         self._vocabulary = vocabulary
         self._grids = _grids_of(model.config) if grids is None else list(grids)
+        self._stops = _stops_of(model)
+        self._tokenizer_folder = tokenizer
 
     @classmethod
     def load(
@@ -94,6 +94,9 @@ class TransformersBackend:
         vocabulary: RetrievalVocabulary | None = None,
         device: str = "cpu",
         dtype: str = "auto",
+        device_map: str | None = None,
+        attention: str | None = None,
+        threads: int | None = None,
         trust_remote_code: bool = False,
         **settings: Any,
     ) -> Self:
@@ -105,38 +108,30 @@ class TransformersBackend:
             vocabulary: by default read from the folder's card, else built from its tokenizer.
             device: where torch puts the model.
             dtype: a torch dtype by name; `auto` keeps the checkpoint's own.
+            device_map: how layers are spread over this machine's GPUs: auto, balanced, ….
+            attention: the attention implementation of `transformers`: sdpa, eager, flash_attention_2, ….
+            threads: CPU threads that torch uses in this process from now on.
             trust_remote_code: run Python code that the folder brings along.
             **settings: further arguments of the class.
 
         Raises:
-            UsageError: if the folder holds no checkpoint that can be loaded whole.
+            UsageError: if the folder holds no checkpoint that can be loaded whole, as asked.
         """
-        try:
-            torch.empty(0, device=device)
-        except (RuntimeError, AssertionError) as error:
-            raise UsageError(f"cannot use device {device!r}: {_first_line(error)}") from None
+        if threads is not None:
+            torch.set_num_threads(threads)
         folder = Path(path)
-        if not any(folder.glob("*.safetensors")):
-            raise UsageError(f"{path} holds no *.safetensors; give a folder that save_pretrained wrote")
-        try:
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
-                folder,
-                dtype=dtype,
-                local_files_only=True,
-                use_safetensors=True,
-                trust_remote_code=trust_remote_code,
-                output_loading_info=True,
-            )
-        except (OSError, ValueError, KeyError) as error:
-            raise UsageError(f"cannot load {path}: {_first_line(error)}") from error
-        model, info = loaded
-        if info["missing_keys"]:
-            missing = ", ".join(sorted(info["missing_keys"])[:3])
-            raise UsageError(
-                f"the weights in {path} lack {missing}; save the whole model with save_pretrained"
-            )
+        model = load_model(
+            folder,
+            device=device,
+            dtype=dtype,
+            device_map=device_map,
+            attention=attention,
+            trust_remote_code=trust_remote_code,
+        )
+        if (folder / "tokenizer.json").is_file():
+            settings.setdefault("tokenizer", folder)
         ids = folder if vocabulary is None else vocabulary
-        return cls(model.to(device), ids, name=name or folder.name, **settings)
+        return cls(model, ids, name=name or folder.name, **settings)
 
     def vocabulary(self) -> RetrievalVocabulary:
         """The ids from which a synthetic protocol builds prompts."""
@@ -155,8 +150,10 @@ class TransformersBackend:
             "grids": None if grids is None else [asdict(grid) for grid in grids],
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "device": self.model.device.type,
+            "attention": self.model.config._attn_implementation,
             "threads": torch.get_num_threads(),
             "max_tokens": self.max_tokens,
+            "prefill_chunk": self.prefill_chunk,
             "share_prefix": self.share_prefix,
         }
 
@@ -164,19 +161,25 @@ class TransformersBackend:
         """One reply per trial, in their order.
 
         Raises:
-            UsageError: if the model gives an answer no finite log-probability.
+            UsageError: if the model gives an answer no finite log-probability, or memory runs out.
         """
         replies: dict[int, Reply] = {}
-        with torch.inference_mode():
-            for contexts in self._waves(_contexts(trials, share=self.share_prefix)):
-                replies.update(self._ask_wave(trials, contexts))
+        try:
+            with torch.inference_mode():
+                for wave in self._waves(contexts(trials, share=self.share_prefix)):
+                    replies.update(self._ask_wave(trials, wave))
+        except torch.OutOfMemoryError:
+            raise UsageError(
+                f"{self.name} runs out of memory with max_tokens {self.max_tokens} and prefill_chunk "
+                f"{self.prefill_chunk}; give smaller ones, in a new run folder"
+            ) from None
         return [replies[index] for index in range(len(trials))]
 
-    def _waves(self, contexts: Iterator[_Context]) -> Iterator[list[_Context]]:
+    def _waves(self, found: Iterator[Context]) -> Iterator[list[Context]]:
         """Contexts of equal shape that fit one forward together with all their questions."""
-        waves: dict[tuple[int, ...], list[_Context]] = {}
-        for context in contexts:
-            shape = (len(context.prefix_T), *context.suffix_BT.shape, context.answer_tokens)
+        waves: dict[tuple[int, ...], list[Context]] = {}
+        for context in found:
+            shape = context.shape
             wave = waves.setdefault(shape, [])
             tokens = len(context.trials) * (shape[0] + shape[2])
             if wave and (len(wave) + 1) * tokens > self.max_tokens:
@@ -185,63 +188,96 @@ class TransformersBackend:
             wave.append(context)
         yield from waves.values()
 
-    def _ask_wave(self, trials: Sequence[Trial], contexts: list[_Context]) -> Iterator[tuple[int, Reply]]:
+    def _ask_wave(self, trials: Sequence[Trial], wave: list[Context]) -> Iterator[tuple[int, Reply]]:
         """Read the prefixes together, then ask every question of every context."""
-        cache = self._read(np.stack([context.prefix_T for context in contexts]))
-        suffix_BT = np.concatenate([context.suffix_BT for context in contexts])
-        index_B = np.concatenate([context.trials for context in contexts])
-        context_B = np.repeat(np.arange(len(contexts)), [len(context.trials) for context in contexts])
+        cache = self._read(np.stack([context.prefix_T for context in wave]), None, 0)
+        suffix_BT = np.concatenate([context.suffix_BT for context in wave])
+        index_B = np.concatenate([context.trials for context in wave])
+        context_B = self._tensor(np.repeat(np.arange(len(wave)), [len(context.trials) for context in wave]))
         rows = max(1, self.max_tokens // len(trials[index_B[0]].prompt_ids))
         for start in range(0, len(index_B), rows):
             part = slice(start, start + rows)
-            # The last part may use the cache up; the others take a copy, because expanding changes it.
-            own = cache if start + rows >= len(index_B) else copy.deepcopy(cache)
-            if own is not None:
-                own.reorder_cache(self._tensor(context_B[part]))
             asked = [trials[index] for index in index_B[part]]
-            yield from zip(index_B[part].tolist(), self._reply(asked, suffix_BT[part], own), strict=True)
+            last = start + rows >= len(index_B)
+            replies = self._asked(asked, suffix_BT[part], cache, context_B[part], len(wave), last)
+            yield from zip(index_B[part].tolist(), replies, strict=True)
 
-    def _read(self, prefix_BT: Ids) -> Any:
-        """The cache after the prefixes; None where there is no prefix."""
-        if not prefix_BT.size:
-            return None
-        self.tokens += prefix_BT.size
-        return self._forward(self._tensor(prefix_BT), None, keep=1, use_cache=True).cache
+    def _asked(
+        self, trials: list[Trial], suffix_BT: Ids, cache: Any, context_B: Tensor, contexts: int, last: bool
+    ) -> list[Reply]:
+        """Replies to some questions of a wave; only the last ones may use up its cache."""
+        if cache is None or (last and same_rows(context_B, contexts)):
+            return self._reply(trials, suffix_BT, cache)
+        if last:
+            cache.reorder_cache(context_B)
+            return self._reply(trials, suffix_BT, cache)
+        if same_rows(context_B, contexts):
+            with branch(cache) as own:
+                return self._reply(trials, suffix_BT, own)
+        return self._reply(trials, suffix_BT, expanded(cache, context_B))
 
-    def _reply(self, trials: list[Trial], suffix_BT: Ids, cache: Any) -> Iterator[Reply]:
-        """Read the rest of the prompts and continue greedily for as long as the answers are."""
+    def _read(self, ids_BT: Ids, cache: Any, start: int) -> Any:
+        """The cache after more tokens, the first of which has the position `start`."""
+        end = start + ids_BT.shape[1]
+        while start < end:
+            # Chunks end at the same positions in every prompt, so that no layout is cut otherwise.
+            piece = min(end, (start // self.prefill_chunk + 1) * self.prefill_chunk) - start
+            ids = self._tensor(ids_BT[:, :piece])
+            self.tokens += ids.numel()
+            cache = self._forward(ids, cache, keep=1, use_cache=True).cache
+            start, ids_BT = start + piece, ids_BT[:, piece:]
+        return cache
+
+    def _reply(self, trials: list[Trial], suffix_BT: Ids, cache: Any) -> list[Reply]:
+        """Read the rest of the prompts and continue greedily for as long as each trial asks."""
+        end = len(trials[0].prompt_ids)
+        final = (end - 1) // self.prefill_chunk * self.prefill_chunk  # where the last chunk begins
+        first = end - suffix_BT.shape[1]
+        if final > first:
+            cache = self._read(suffix_BT[:, : final - first], cache, first)
+            suffix_BT = suffix_BT[:, final - first :]
         self.tokens += suffix_BT.size
         answer_BA = self._tensor([trial.answer_ids for trial in trials])
-        longer = answer_BA.shape[1] > 1
-        use_cache = longer or cache is not None
+        forced, length = answer_BA.shape[1] > 1, trials[0].new_tokens
+        use_cache = forced or length > 1 or cache is not None
         out = self._forward(self._tensor(suffix_BT), cache, keep=1, use_cache=use_cache)
         logprob_BV = _logprobs(out.logits[:, -1])
         greedy_BA = logprob_BV.argmax(-1, keepdim=True)
-        logprob_B = logprob_BV.gather(1, answer_BA[:, :1])[:, 0]
-        if longer:
-            logprob_B = logprob_B + self._forced(answer_BA, copy.deepcopy(out.cache))
-            greedy_BA = self._continue(greedy_BA, answer_BA.shape[1], out.cache)
+        logprob_B = logprob_BV.gather(1, answer_BA[:, :1].to(logprob_BV.device)).sum(1)
+        if forced:
+            with branch(out.cache) as own:
+                logprob_B = logprob_B + self._forced(answer_BA, own)
+        ids = self._continue(greedy_BA, trials[0], out.cache)
         if not bool(logprob_B.isfinite().all()):
             bad = logprob_B[~logprob_B.isfinite()][0].item()
             raise UsageError(
                 f"{self.name} gives an answer the log-probability {bad}; check its weights, or use float32"
             )
-        yield from map(
-            _make_reply, trials, greedy_BA.tolist(), logprob_B.tolist(), self._candidates(trials, logprob_BV)
-        )
+        candidates = self._candidates(trials, logprob_BV)
+        return list(map(self._make_reply, trials, ids, logprob_B.tolist(), candidates))
 
     def _forced(self, answer_BA: Tensor, cache: Any) -> Tensor:
         """Log-probability of the answer's later tokens, each given the right ones before it, [B]."""
         later_BA = answer_BA[:, 1:]
         out = self._forward(answer_BA[:, :-1], cache, keep=later_BA.shape[1], use_cache=True)
-        return _logprobs(out.logits).gather(2, later_BA[..., None]).sum(dim=(1, 2))
+        logprob_BAV = _logprobs(out.logits)
+        return logprob_BAV.gather(2, later_BA[..., None].to(logprob_BAV.device)).sum(dim=(1, 2))
 
-    def _continue(self, greedy_BA: Tensor, length: int, cache: Any) -> Tensor:
-        """The greedy continuation, from its first token to `length` tokens, [B, A]."""
-        while greedy_BA.shape[1] < length:
-            out = self._forward(greedy_BA[:, -1:], cache, keep=1, use_cache=True)
+    def _continue(self, greedy_BA: Tensor, trial: Trial, cache: Any) -> list[list[int]]:
+        """The greedy continuations from their first token on, as many tokens as the trials ask for.
+
+        Where a trial says how long to continue, its continuation ends before the model's stop token; where
+        the answer's length does, it is always that long.
+        """
+        stops = self._stops if trial.generate is not None else frozenset()
+        stopped_B = torch.tensor([token in stops for token in greedy_BA[:, 0].tolist()])
+        while greedy_BA.shape[1] < trial.new_tokens and not bool(stopped_B.all()):
+            ids_B1 = greedy_BA[:, -1:].to(self.model.device)
+            out = self._forward(ids_B1, cache, keep=1, use_cache=True)
+            cache = out.cache
             greedy_BA = torch.cat([greedy_BA, out.logits[:, -1].argmax(-1, keepdim=True)], dim=1)
-        return greedy_BA
+            stopped_B |= torch.tensor([token in stops for token in greedy_BA[:, -1].tolist()])
+        return [_until(ids[: trial.new_tokens], stops) for ids in greedy_BA.tolist()]
 
     def _forward(self, ids_BT: Tensor, cache: Any, *, keep: int, use_cache: bool) -> Any:
         # `cache` is what transformers 5.24 calls `past_key_values`; nothing else here depends on the name.
@@ -252,13 +288,28 @@ class TransformersBackend:
         sizes = [len(trial.candidate_ids) for trial in trials]
         if len(set(sizes)) > 1:
             return [
-                row[self._tensor(trial.candidate_ids)].tolist()
+                row[self._tensor(trial.candidate_ids).to(row.device)].tolist()
                 for trial, row in zip(trials, logprob_BV, strict=True)
             ]
-        return logprob_BV.gather(1, self._tensor([trial.candidate_ids for trial in trials])).tolist()
+        ids_BC = self._tensor([trial.candidate_ids for trial in trials])
+        return logprob_BV.gather(1, ids_BC.to(logprob_BV.device)).tolist()
+
+    def _make_reply(self, trial: Trial, ids: list[int], logprob: float, candidates: list[float]) -> Reply:
+        text = self._tokenizer.decode(ids) if trial.generate is not None and self._tokenizer else None
+        return Reply(
+            tuple(ids),
+            len(trial.prompt_ids),
+            logprob if len(trial.answer_ids) else None,
+            tuple(candidates) if trial.candidate_ids else None,
+            text,
+        )
 
     def _tensor(self, ids: Any) -> Tensor:
         return torch.as_tensor(ids, dtype=torch.long, device=self.model.device)
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer | None:
+        return None if self._tokenizer_folder is None else Tokenizer.load(self._tokenizer_folder)
 
     @cached_property
     def _digest(self) -> str:
@@ -271,49 +322,8 @@ class TransformersBackend:
         digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode())
         for name, tensor in sorted(self.model.state_dict().items()):
             digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
         return digest.hexdigest()
-
-
-def folder_vocabulary(folder: Path) -> RetrievalVocabulary:
-    """The vocabulary that a checkpoint's card states, else one of common words from its tokenizer.json.
-
-    Raises:
-        UsageError: if the folder has neither, or the tokenizer has too few whole words.
-    """
-    if (folder / "card.json").exists():
-        try:
-            return RetrievalVocabulary.model_validate(read_json(folder / "card.json")["vocabulary"])
-        except (KeyError, TypeError, ValidationError) as error:
-            raise UsageError(
-                f"{folder}/card.json has no vocabulary of fillers, keys and values: {_first_line(error)}"
-            ) from error
-    if not (folder / "tokenizer.json").exists():
-        raise UsageError(
-            f"{folder} has neither card.json nor a tokenizer.json; pass a vocabulary or add its tokenizer"
-        )
-    return Tokenizer.load(folder).vocabulary()
-
-
-def _contexts(trials: Sequence[Trial], *, share: bool) -> Iterator[_Context]:
-    """Group trials of one cluster and layout, of equal lengths, by their longest common prefix."""
-    groups: dict[tuple[Any, ...], list[int]] = {}
-    for index, trial in enumerate(trials):
-        key = (trial.cluster, trial.layout, len(trial.prompt_ids), len(trial.answer_ids))
-        groups.setdefault(key, []).append(index)
-    for indices in groups.values():
-        ids_BT = np.array([trials[index].prompt_ids for index in indices], dtype=np.int64)
-        same_T = (ids_BT == ids_BT[0]).all(axis=0)
-        same_T[-1] = False  # the last token gives the logits, so it is always read in the second forward
-        shared = int(same_T.argmin()) if share else 0
-        answer_tokens = len(trials[indices[0]].answer_ids)
-        yield _Context(indices, ids_BT[0, :shared], ids_BT[:, shared:], answer_tokens)
-
-
-def _make_reply(trial: Trial, ids: list[int], logprob: float, candidates: list[float]) -> Reply:
-    return Reply(
-        tuple(ids), len(trial.prompt_ids), logprob, tuple(candidates) if trial.candidate_ids else None
-    )
 
 
 def _logprobs(logits: Tensor) -> Tensor:
@@ -322,7 +332,7 @@ def _logprobs(logits: Tensor) -> Tensor:
 
 def _grids_of(config: Any) -> list[WindowGrid] | None:
     """The distinct grids of one of our models, none for its full-attention twin; unknown for others."""
-    if config.model_type != phasescope.models.CompressedQwen3Config.model_type:
+    if config.model_type != CompressedQwen3Config.model_type:
         return None
     if config.plan is None:
         return []
@@ -330,14 +340,12 @@ def _grids_of(config: Any) -> list[WindowGrid] | None:
     return list(dict.fromkeys(grid for grids in by_layer for grid in grids))
 
 
-def _tokens_that_fit(model: Any) -> int:
-    """How many tokens a raw KV cache of 1 GiB holds, at most 65,536: beyond that a forward gets no faster."""
-    config = model.config
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    channels = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    token_bytes = 2 * config.num_hidden_layers * heads * channels * model.dtype.itemsize
-    return int(min(2**16, max(1, 2**30 // token_bytes)))
+def _stops_of(model: Any) -> frozenset[int]:
+    """The tokens with which the model ends its turn."""
+    stops = getattr(model.generation_config, "eos_token_id", None)
+    return frozenset() if stops is None else frozenset([stops] if isinstance(stops, int) else stops)
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+def _until(ids: list[int], stops: frozenset[int]) -> list[int]:
+    """The ids before the first stop."""
+    return ids[: next((place for place, token in enumerate(ids) if token in stops), len(ids))]

@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import zoo
-from ..catalog import BACKENDS, COMPRESSORS, PROTOCOLS
+from ..catalog import BACKENDS, COMPRESSORS, ENGINES, PROTOCOLS
 
 
 def list_names() -> None:
-    """List the zoo's models, compressors, protocols and backends."""
+    """List the zoo's models, compressors, protocols, backends and engines."""
     console = Console(soft_wrap=True)
     table = Table(title="zoo: accuracy and phase SD in points, by protocol", title_justify="left")
     for column in ("model", "grid", "KV heads", "pairs", "prefix", "in_sequence"):
@@ -24,7 +24,7 @@ def list_names() -> None:
         found = [_found(card["measured"][protocol]) for protocol in ("prefix", "in_sequence")]
         table.add_row(name, grid, str(card["kv_heads"]), str(card["pairs"]), *found)
     console.print(table)
-    for kind in (COMPRESSORS, PROTOCOLS, BACKENDS):
+    for kind in (COMPRESSORS, PROTOCOLS, BACKENDS, ENGINES):
         console.print(f"{kind.kind}s: {', '.join(kind.names())}")
 
 

@@ -7,7 +7,13 @@ from types import ModuleType
 
 from ..errors import MissingExtraError
 
-EXTRAS = {"torch": "models", "transformers": "models", "accelerate": "models", "safetensors": "models"}
+EXTRAS = {
+    "torch": "models",
+    "transformers": "models",
+    "accelerate": "models",
+    "safetensors": "models",
+    "ray": "ray",
+}
 
 
 def need(module: str) -> ModuleType:

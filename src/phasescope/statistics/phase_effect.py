@@ -127,11 +127,21 @@ def smallest_effect(effects: Rates, level: float = 0.05, power: float = 0.8) -> 
         tau in the outcome's units; None from fewer than four clusters, which don't show their noise well
         enough.
     """
-    phases = len(effects.rate_R)
-    if len(effects.deviation_CR) < 4 or phases < 2:
+    if len(effects.deviation_CR) < 4 or len(effects.rate_R) < 2:
         return None
-    noise = noise_of(effects)
+    return detectable(noise_of(effects), len(effects.rate_R), level, power)
+
+
+def detectable(noise: Noise, phases: int, level: float = 0.05, power: float = 0.8) -> float:
+    """Phase SD that the phase test finds with that power, under that noise; see `smallest_effect`."""
     d, df = noise.dimensions, noise.clusters_df * noise.dimensions
     critical = stats.f.isf(level, d, df)
     shift = optimize.brentq(lambda x: stats.ncf.sf(critical, d, df, x) - power, 1e-6, 1e4)
     return float(np.sqrt(shift * noise.trace / d / phases))
+
+
+def power_at(phase_sd: float, noise: Noise, phases: int, level: float = 0.05) -> float:
+    """Probability that the phase test finds an effect of that SD, under that noise; see `smallest_effect`."""
+    d, df = noise.dimensions, noise.clusters_df * noise.dimensions
+    shift = d * phases * phase_sd**2 / noise.trace
+    return float(stats.ncf.sf(stats.f.isf(level, d, df), d, df, shift))

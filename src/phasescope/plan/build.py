@@ -1,0 +1,272 @@
+"""The plan of a run: power, trials, tokens, memory, time and money of every arm."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..backends import BackendSpec
+from ..engines import Introduction
+from ..engines.base import Desk
+from ..errors import UsageError
+from ..runner import Arm, planned
+from ..statistics.fold import identified_fold
+from ..statistics.phase_effect import detectable, power_at
+from ..statistics.power import Guess, planned_noise
+from .calibrate import Pace, calibrate
+from .counts import Counts, count
+from .memory import UNKNOWN, Memory, folder_memory
+
+EFFECT = 0.05
+"""Phase SD whose power is stated: 5 points."""
+ENOUGH = 25
+"""Contexts from which the intervals were shown to hold."""
+BUDGET = 5.0
+"""Seconds of calibration per arm."""
+
+Report = Callable[[str], None]
+"""Told what is being worked out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Money per million tokens, in any currency.
+
+    Raises:
+        UsageError: for a negative one.
+    """
+
+    per_million_in: float = 0.0
+    per_million_out: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.per_million_in < float("inf") and 0 <= self.per_million_out < float("inf")):
+            raise UsageError(f"prices {self.per_million_in} and {self.per_million_out}; give 0 or more")
+
+    def cost(self, read: int, written: int) -> float:
+        """Of so many tokens."""
+        return (self.per_million_in * read + self.per_million_out * written) / 1e6
+
+
+@dataclass(frozen=True)
+class ArmPlan:
+    """What one arm will see and cost.
+
+    Attributes:
+        name: of the arm.
+        contexts, layouts, trials: how much is asked.
+        longest: tokens of the longest prompt with what is generated.
+        read_tokens: prompt tokens that the backend will read: its `tokens` after the run.
+        new_tokens: tokens it will generate, fewer where it stops early.
+        fold: the stride at which phases are compared.
+        smallest_effect: phase SD found with 80 % power; None with too few contexts to say.
+        power: of finding a phase SD of `effect`.
+        effect: the phase SD that `power` is about.
+        memory: of a model on this machine.
+        pace: what the calibration measured; None without one.
+        seconds: what answering, drawing and writing will take; None without a calibration.
+        cost: money.
+    """
+
+    name: str
+    contexts: int
+    layouts: int
+    trials: int
+    longest: int
+    read_tokens: int
+    new_tokens: int
+    fold: int
+    smallest_effect: float | None
+    power: float | None
+    effect: float
+    memory: Memory
+    pace: Pace | None
+    seconds: float | None
+    cost: float
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run will see and cost.
+
+    Attributes:
+        arms: one after the other.
+        guess: what the power rests on.
+        load_seconds: that loading the models took, and will take the run before it begins.
+        seconds: the run from then on; None without a calibration.
+        cost: money, the calibration's own included.
+    """
+
+    arms: tuple[ArmPlan, ...]
+    guess: Guess
+    load_seconds: float
+    seconds: float | None
+    cost: float
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the run will be too small for, in words."""
+        few = sorted({arm.contexts for arm in self.arms if arm.contexts < ENOUGH})
+        said = [f"{n} contexts: intervals and tests hold from {ENOUGH} on; ask more contexts" for n in few]
+        weak = [arm.name for arm in self.arms if arm.power is not None and arm.power < 0.8]
+        if weak:
+            effect = 100 * self.arms[0].effect
+            said.append(f"underpowered for a phase SD of {effect:g} points: {', '.join(weak)}")
+        return said
+
+    def as_json(self) -> dict[str, Any]:
+        """All numbers, as JSON values."""
+        return {**asdict(self), "warnings": self.warnings}
+
+
+def plan_run(
+    arms: Sequence[Arm],
+    seed: int,
+    *,
+    guess: Guess | None = None,
+    effect: float = EFFECT,
+    prices: Prices | None = None,
+    budget: float = BUDGET,
+    workers: int = 1,
+    report: Report = lambda doing: None,
+) -> RunPlan:
+    """Work out what `run` with the same arms and seed will see and cost; nothing is written.
+
+    The trials are drawn as the run will draw them, so that the tokens are exact. Backends are loaded for
+    their description and the calibration, one at a time.
+
+    Args:
+        arms: of the run.
+        seed: of every draw.
+        guess: accuracy and noise that the power rests on.
+        effect: phase SD whose power is stated, as a fraction.
+        prices: per million tokens.
+        budget: seconds of calibration per arm; 0 for none, and then no token is spent and no time predicted.
+        workers: among how many the batches are dealt out.
+        report: told what is being worked out.
+
+    Raises:
+        UsageError: for an impossible effect or budget, or what the run itself would refuse.
+    """
+    if not 0 < effect < 1 or not 0 <= budget < float("inf"):
+        raise UsageError(f"effect {effect}, calibration of {budget} s; give a share below 1, and 0 s or more")
+    guess, prices = guess or Guess(), prices or Prices()
+    desk = Desk([arm.backend for arm in arms])
+    known: list[Introduction] = []
+    loading = 0.0
+    for number, arm in enumerate(arms):
+        report(f"loading {arm.name}")
+        started = time.perf_counter()
+        known.append(desk.introduce(number, arm.protocol.synthetic))
+        loading += time.perf_counter() - started
+    counted = _count(arms, seed, known, report)
+    plans = []
+    for number, (arm, counts) in enumerate(zip(arms, counted, strict=True)):
+        started = time.perf_counter()
+        backend = desk.backend(number)
+        loading += time.perf_counter() - started  # as in the run, which also loads several models twice
+        report(f"calibrating {arm.name}")
+        pace = calibrate(backend, arm.protocol, counts.first, budget) if budget else None
+        share = bool(getattr(backend, "share_prefix", False))
+        fold = _fold(known, number, counts)
+        plans.append(
+            _arm_plan(
+                arm, counts, known[number].description, pace, share, fold, guess, effect, prices, workers
+            )
+        )
+    seconds = [plan.seconds for plan in plans]
+    total = None if any(value is None for value in seconds) else sum(value or 0.0 for value in seconds)
+    spent = sum(prices.cost(plan.pace.tokens, plan.pace.trials) for plan in plans if plan.pace is not None)
+    return RunPlan(tuple(plans), guess, loading, total, sum(plan.cost for plan in plans) + spent)
+
+
+def _count(arms: Sequence[Arm], seed: int, known: Sequence[Introduction], report: Report) -> list[Counts]:
+    """Counts of every arm; arms with equal protocols and vocabularies ask the same and are counted once."""
+    counted: list[Counts] = []
+    for number, arm in enumerate(arms):
+        vocabulary = known[number].vocabulary
+        for other in range(number):
+            if (arms[other].protocol, known[other].vocabulary) == (arm.protocol, vocabulary):
+                counted.append(counted[other])
+                break
+        else:
+            report(f"counting {arm.name}")
+            counted.append(count(batch for _, batch in planned([arm], seed, [vocabulary])))
+    return counted
+
+
+def _fold(known: Sequence[Introduction], number: int, counts: Counts) -> int:
+    """The arm's own largest stride, else the largest of the others, else one phase per layout."""
+
+    def strides(introduction: Introduction) -> list[int]:
+        return [grid["stride"] for grid in introduction.description["grids"] or () if grid["stride"] > 1]
+
+    own = strides(known[number]) or [stride for other in known for stride in strides(other)]
+    return max(own, default=max(counts.layouts, 2))
+
+
+def _arm_plan(
+    arm: Arm,
+    counts: Counts,
+    description: dict[str, Any],
+    pace: Pace | None,
+    share: bool,
+    fold: int,
+    guess: Guess,
+    effect: float,
+    prices: Prices,
+    workers: int,
+) -> ArmPlan:
+    smallest, power = _power(arm, counts, fold, guess, effect)
+    read = counts.read(share=share)
+    return ArmPlan(
+        name=arm.name,
+        contexts=counts.batches,
+        layouts=counts.layouts,
+        trials=counts.trials,
+        longest=counts.longest,
+        read_tokens=read,
+        new_tokens=counts.new_tokens,
+        fold=fold,
+        smallest_effect=smallest,
+        power=power,
+        effect=effect,
+        memory=_memory(arm, counts, description),
+        pace=pace,
+        seconds=None if pace is None else _seconds(pace, counts, read, workers),
+        cost=prices.cost(read, counts.new_tokens),
+    )
+
+
+def _power(
+    arm: Arm, counts: Counts, fold: int, guess: Guess, effect: float
+) -> tuple[float | None, float | None]:
+    """Smallest detectable effect, and the power of finding the given one."""
+    design = identified_fold(counts.table, arm.protocol.moves, fold)
+    if counts.table.n_clusters < 4 or not design.identified or len(design.phase_S) < 2:
+        return None, None
+    noise, phases = planned_noise(counts.table, design, guess), len(design.phase_S)
+    return detectable(noise, phases), power_at(effect, noise, phases)
+
+
+def _memory(arm: Arm, counts: Counts, description: dict[str, Any]) -> Memory:
+    """Of a model that is loaded from a folder."""
+    if not isinstance(arm.backend, BackendSpec) or "max_tokens" not in description:
+        return UNKNOWN
+    path = arm.backend.settings.get("path")
+    if path is None:
+        return UNKNOWN
+    dtype = str(arm.backend.settings.get("dtype", "auto"))
+    return folder_memory(
+        Path(path), dtype=dtype, longest=counts.longest, max_tokens=description["max_tokens"]
+    )
+
+
+def _seconds(pace: Pace, counts: Counts, read: int, workers: int) -> float:
+    """Answering is shared by the workers; drawing and writing is done by one, meanwhile."""
+    answering = pace.seconds_per_token * read / min(workers, counts.batches)
+    alone = counts.draw_seconds + pace.seconds_per_trial * counts.trials
+    return answering + alone if workers == 1 else max(answering, alone)
