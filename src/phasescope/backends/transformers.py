@@ -34,12 +34,12 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """Trials that share a prefix and differ in suffixes of one length; their answers are equally long."""
+    """Trials that share a prefix and differ in suffixes of one length; they ask for equally much."""
 
     trials: list[int]
     prefix_T: Ids
     suffix_BT: Ids
-    answer_tokens: int
+    asks: tuple[int, int, bool]  # tokens of the answer, tokens to continue by, and whether it may stop
 
 
 class TransformersBackend:
@@ -176,7 +176,7 @@ class TransformersBackend:
         """Contexts of equal shape that fit one forward together with all their questions."""
         waves: dict[tuple[int, ...], list[_Context]] = {}
         for context in contexts:
-            shape = (len(context.prefix_T), *context.suffix_BT.shape, context.answer_tokens)
+            shape = (len(context.prefix_T), *context.suffix_BT.shape, *context.asks)
             wave = waves.setdefault(shape, [])
             tokens = len(context.trials) * (shape[0] + shape[2])
             if wave and (len(wave) + 1) * tokens > self.max_tokens:
@@ -209,26 +209,27 @@ class TransformersBackend:
         return self._forward(self._tensor(prefix_BT), None, keep=1, use_cache=True).cache
 
     def _reply(self, trials: list[Trial], suffix_BT: Ids, cache: Any) -> Iterator[Reply]:
-        """Read the rest of the prompts and continue greedily for as long as the answers are."""
+        """Read the rest of the prompts and continue greedily for as long as the trials ask."""
         self.tokens += suffix_BT.size
         answer_BA = self._tensor([trial.answer_ids for trial in trials])
-        longer = answer_BA.shape[1] > 1
-        use_cache = longer or cache is not None
+        forced, new_tokens = answer_BA.shape[1] > 1, trials[0].new_tokens
+        use_cache = forced or new_tokens > 1 or cache is not None
         out = self._forward(self._tensor(suffix_BT), cache, keep=1, use_cache=use_cache)
         logprob_BV = _logprobs(out.logits[:, -1])
         greedy_BA = logprob_BV.argmax(-1, keepdim=True)
-        logprob_B = logprob_BV.gather(1, answer_BA[:, :1])[:, 0]
-        if longer:
+        logprob_B = logprob_BV.gather(1, answer_BA[:, :1]).sum(dim=1)  # of no answer: 0, and not told
+        if forced:
             logprob_B = logprob_B + self._forced(answer_BA, copy.deepcopy(out.cache))
-            greedy_BA = self._continue(greedy_BA, answer_BA.shape[1], out.cache)
+        if new_tokens > 1:
+            stops = self._stops if trials[0].generate else ()
+            greedy_BA = self._continue(greedy_BA, new_tokens, out.cache, stops)
         if not bool(logprob_B.isfinite().all()):
             bad = logprob_B[~logprob_B.isfinite()][0].item()
             raise UsageError(
                 f"{self.name} gives an answer the log-probability {bad}; check its weights, or use float32"
             )
-        yield from map(
-            _make_reply, trials, greedy_BA.tolist(), logprob_B.tolist(), self._candidates(trials, logprob_BV)
-        )
+        ids = [_until(row, self._stops) if trials[0].generate else row for row in greedy_BA.tolist()]
+        yield from map(_make_reply, trials, ids, logprob_B.tolist(), self._candidates(trials, logprob_BV))
 
     def _forced(self, answer_BA: Tensor, cache: Any) -> Tensor:
         """Log-probability of the answer's later tokens, each given the right ones before it, [B]."""
@@ -236,9 +237,12 @@ class TransformersBackend:
         out = self._forward(answer_BA[:, :-1], cache, keep=later_BA.shape[1], use_cache=True)
         return _logprobs(out.logits).gather(2, later_BA[..., None]).sum(dim=(1, 2))
 
-    def _continue(self, greedy_BA: Tensor, length: int, cache: Any) -> Tensor:
-        """The greedy continuation, from its first token to `length` tokens, [B, A]."""
+    def _continue(self, greedy_BA: Tensor, length: int, cache: Any, stops: tuple[int, ...]) -> Tensor:
+        """The greedy continuation to `length` tokens, or until every row has stopped, [B, A]."""
+        stop_S = self._tensor(stops)
         while greedy_BA.shape[1] < length:
+            if stops and bool(torch.isin(greedy_BA, stop_S).any(dim=1).all()):
+                break
             out = self._forward(greedy_BA[:, -1:], cache, keep=1, use_cache=True)
             greedy_BA = torch.cat([greedy_BA, out.logits[:, -1].argmax(-1, keepdim=True)], dim=1)
         return greedy_BA
@@ -259,6 +263,14 @@ class TransformersBackend:
 
     def _tensor(self, ids: Any) -> Tensor:
         return torch.as_tensor(ids, dtype=torch.long, device=self.model.device)
+
+    @cached_property
+    def _stops(self) -> tuple[int, ...]:
+        """The tokens with which the model says that it is done."""
+        generation = getattr(self.model, "generation_config", None)
+        ends = getattr(generation, "eos_token_id", None)
+        ends = self.model.config.eos_token_id if ends is None else ends
+        return () if ends is None else tuple(ends) if isinstance(ends, (list, tuple)) else (ends,)
 
     @cached_property
     def _digest(self) -> str:
@@ -296,24 +308,36 @@ def folder_vocabulary(folder: Path) -> RetrievalVocabulary:
 
 
 def _contexts(trials: Sequence[Trial], *, share: bool) -> Iterator[_Context]:
-    """Group trials of one cluster and layout, of equal lengths, by their longest common prefix."""
+    """Group trials of one cluster and layout that ask for equally much, by their longest common prefix."""
     groups: dict[tuple[Any, ...], list[int]] = {}
     for index, trial in enumerate(trials):
-        key = (trial.cluster, trial.layout, len(trial.prompt_ids), len(trial.answer_ids))
+        key = (trial.cluster, trial.layout, len(trial.prompt_ids), *_asks(trial))
         groups.setdefault(key, []).append(index)
     for indices in groups.values():
         ids_BT = np.array([trials[index].prompt_ids for index in indices], dtype=np.int64)
         same_T = (ids_BT == ids_BT[0]).all(axis=0)
         same_T[-1] = False  # the last token gives the logits, so it is always read in the second forward
         shared = int(same_T.argmin()) if share else 0
-        answer_tokens = len(trials[indices[0]].answer_ids)
-        yield _Context(indices, ids_BT[0, :shared], ids_BT[:, shared:], answer_tokens)
+        yield _Context(indices, ids_BT[0, :shared], ids_BT[:, shared:], _asks(trials[indices[0]]))
+
+
+def _asks(trial: Trial) -> tuple[int, int, bool]:
+    return len(trial.answer_ids), trial.new_tokens, trial.generate is not None
 
 
 def _make_reply(trial: Trial, ids: list[int], logprob: float, candidates: list[float]) -> Reply:
     return Reply(
-        tuple(ids), len(trial.prompt_ids), logprob, tuple(candidates) if trial.candidate_ids else None
+        tuple(ids),
+        len(trial.prompt_ids),
+        logprob if trial.answer_ids else None,
+        tuple(candidates) if trial.candidate_ids else None,
     )
+
+
+def _until(ids: list[int], stops: tuple[int, ...]) -> list[int]:
+    """The ids up to the first that stops, itself included."""
+    ends = [index for index, token in enumerate(ids) if token in stops]
+    return ids[: ends[0] + 1] if ends else ids
 
 
 def _logprobs(logits: Tensor) -> Tensor:
