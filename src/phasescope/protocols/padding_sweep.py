@@ -135,15 +135,21 @@ class PaddingSweep(Protocol):
         if self.placement not in ("front", "mark", "around"):
             raise UsageError(f"placement is {self.placement!r}; give front, mark or around")
         if self.placement == "around" and set(self._second) != set(self.lengths):
-            raise UsageError("lengths around a middle need equal steps, so that both pads together stay equal")
+            raise UsageError(
+                "lengths around a middle need equal steps, so that both pads together stay equal"
+            )
         if self.new_tokens < 1:
             raise UsageError(f"{self.new_tokens} tokens to generate; give at least 1")
         if self.system is not None and not self.chat:
             raise UsageError("a system message needs a chat template; ask for chat as well")
         if not self.prompts:
             raise UsageError("no prompt to sweep; give at least one")
-        if self.tokenizer is None and (self.chat or self.scorer or any(not p.prompt_ids for p in self.prompts)):
-            raise UsageError("a prompt of text, a chat or a scorer needs the model's tokenizer; give its folder")
+        if self.tokenizer is None and (
+            self.chat or self.scorer or any(not p.prompt_ids for p in self.prompts)
+        ):
+            raise UsageError(
+                "a prompt of text, a chat or a scorer needs the model's tokenizer; give its folder"
+            )
         parse_families(self.families)
         if all(not case.pads for case in self.cases):
             reasons = "; ".join(f"{family}: {why}" for family, why in self.dropped.items())
@@ -170,7 +176,8 @@ class PaddingSweep(Protocol):
         """Every prompt as ids, with the pads that fit it."""
         families = parse_families(self.families)
         return tuple(
-            (_ids_case if prompt.prompt_ids else _text_case)(self, prompt, families) for prompt in self.prompts
+            (_ids_case if prompt.prompt_ids else _text_case)(self, prompt, families)
+            for prompt in self.prompts
         )
 
     def batch_sizes(self) -> list[int]:
@@ -181,9 +188,7 @@ class PaddingSweep(Protocol):
         """Exact, with every padded prompt read whole."""
         second = self._second if self.placement == "around" else (0,) * len(self.lengths)
         pads = sum(self.lengths) + sum(second)
-        tokens = sum(
-            len(case.pads) * (len(self.lengths) * case.tokens + pads) for case in self.cases
-        )
+        tokens = sum(len(case.pads) * (len(self.lengths) * case.tokens + pads) for case in self.cases)
         return Plan(sum(self.batch_sizes()), tokens, tokens)
 
     def batches(self, vocabulary: RetrievalVocabulary | None, rng: np.random.Generator) -> Iterator[Batch]:
@@ -215,9 +220,7 @@ class PaddingSweep(Protocol):
         expected = next(prompt.expected for prompt in self.prompts if prompt.name == trial.cluster)
         if self.scorer is not None:
             plain = super().observe(trial, replace(reply, candidate_logprobs=None), arm)
-            return plain.model_copy(
-                update={"score": self.scorer.score(text or "", expected), "text": text}
-            )
+            return plain.model_copy(update={"score": self.scorer.score(text or "", expected), "text": text})
         seen: dict[str, Any] = {"text": None if text is None else text[:LEGIBLE]}
         if not reply.ids and text is not None:
             seen["score"] = float(text.lstrip().startswith(expected.lstrip()))
@@ -369,7 +372,11 @@ def _answers(page: _Page, prompt: Prompt, *, scored: bool) -> tuple[Ids, Ids, tu
             )
     firsts = tuple(dict.fromkeys(ids[0] for ids in rivals))
     answer_ids = expected[:1] if rivals else expected
-    return answer_ids, firsts, tuple(page.tokenizer.decode(ids) for ids in (answer_ids, *((t,) for t in firsts)))
+    return (
+        answer_ids,
+        firsts,
+        tuple(page.tokenizer.decode(ids) for ids in (answer_ids, *((t,) for t in firsts))),
+    )
 
 
 @dataclass(frozen=True)
@@ -404,9 +411,7 @@ class _Page:
             before, after = _template(tokenizer, "".join(message), sweep.system)
             head, source_at = before + head, source_at + len(before)
             middle, rest = (middle, rest + after) if rest else (middle + after, "")
-        return cls(
-            tokenizer, (head, middle, rest), start_ids, source_at, sweep.chat, sweep.system, message
-        )
+        return cls(tokenizer, (head, middle, rest), start_ids, source_at, sweep.chat, sweep.system, message)
 
     @cached_property
     def ids(self) -> tuple[Ids, Ids, Ids]:
@@ -428,7 +433,9 @@ class _Page:
                 spans = self.tokenizer.encode_spans(text)[1]
                 return before + next(index for index, (_, end) in enumerate(spans) if end > left)
             before, left = before + len(self.tokenizer.encode(text)), left - len(text)
-        raise UsageError("the source mark stands at the very end of the prompt; put it before what is asked about")
+        raise UsageError(
+            "the source mark stands at the very end of the prompt; put it before what is asked about"
+        )
 
     def joined(self, texts: Sequence[str]) -> list[Ids | None]:
         """The ids of pads beside the nearest characters; where there are two places, equal in both."""
@@ -436,7 +443,10 @@ class _Page:
         if self.texts[2]:
             places.append((self.texts[1][-_EDGE:], self.texts[2][:_EDGE]))
         found = [self._between(left, right, texts) for left, right in places]
-        return [first if all(other == first for other in rest) else None for first, *rest in zip(*found, strict=True)]
+        return [
+            first if all(other == first for other in rest) else None
+            for first, *rest in zip(*found, strict=True)
+        ]
 
     def _between(self, left: str, right: str, texts: Sequence[str]) -> list[Ids | None]:
         before, after = (tuple(self.tokenizer.encode(text)) for text in (left, right))

@@ -72,7 +72,9 @@ def read_prompts(
     Raises:
         UsageError: for a file that cannot be read, or a prompt that is none.
     """
-    given = [record for path in paths for record in (_lines(path) if path.suffix == ".jsonl" else _text(path))]
+    given = [
+        record for path in paths for record in (_lines(path) if path.suffix == ".jsonl" else _text(path))
+    ]
     if not given:
         raise UsageError(f"no prompt in {', '.join(map(str, paths)) or 'no file'}; give at least one")
     prompts, names = [], set()
@@ -88,7 +90,9 @@ def read_prompts(
             field = ".".join(map(str, problem["loc"]))
             raise UsageError(f"{where}: {field + ': ' if field else ''}{problem['msg']}") from None
         if prompts[-1].name in names:
-            raise UsageError(f"{where}: a second prompt is named {prompts[-1].name!r}; give each its own name")
+            raise UsageError(
+                f"{where}: a second prompt is named {prompts[-1].name!r}; give each its own name"
+            )
         names.add(prompts[-1].name)
     return tuple(prompts)
 

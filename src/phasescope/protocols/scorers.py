@@ -108,7 +108,9 @@ def _checked(value: Any) -> float:
     try:
         score = float(value)
     except (TypeError, ValueError):
-        raise UsageError(f"it answered {_brief(value)}; a truth value or a number from 0 to 1 is needed") from None
+        raise UsageError(
+            f"it answered {_brief(value)}; a truth value or a number from 0 to 1 is needed"
+        ) from None
     if not 0 <= score <= 1:
         raise UsageError(f"it answered {score}; a truth value or a number from 0 to 1 is needed")
     return score
