@@ -130,10 +130,11 @@ class Observation(Record):
         query_position: index of the last prompt token.
         prompt_tokens: tokens in the prompt.
         answer: first token of the model's continuation; null where a server gives text alone.
-        text: the continuation as text, where a protocol scores text.
+        text: the continuation as text, where a protocol scores or shows text.
         score: 1 for a right answer, 0 for a wrong one (over the whole vocabulary).
         candidate_score: the same when only the candidates may be chosen.
         logprob: natural log-probability of the right answer.
+        rival_logprob: the same of the strongest rival, where a protocol names rivals.
     """
 
     v: Literal[1] = SCHEMA
@@ -150,6 +151,14 @@ class Observation(Record):
     score: float = Field(ge=0, le=1)
     candidate_score: float | None = Field(default=None, ge=0, le=1)
     logprob: float | None = None
+    rival_logprob: float | None = None
+
+    @property
+    def margin(self) -> float | None:
+        """Log-odds of the right answer against its strongest rival, in nats."""
+        if self.logprob is None or self.rival_logprob is None:
+            return None
+        return self.logprob - self.rival_logprob
 
 
 class Dropped(Record):
@@ -180,7 +189,7 @@ class Finding(Record):
         low, high: a 95 % interval.
         p_value: probability of so much under no phase effect, where the finding is a test.
         method: how it was computed, in words.
-        outcome: `accuracy`, `candidate_accuracy` or `logprob`.
+        outcome: `accuracy`, `candidate_accuracy`, `logprob`, or `margin`: log-probability less the rival's.
         coordinate: which position was folded, `source` or `query`.
         stride: the modulus of the fold.
         residue: the one residue or phase that the value speaks of.
@@ -197,7 +206,7 @@ class Finding(Record):
     method: str
     n_blocks: int
     n_clusters: int
-    outcome: Literal["accuracy", "candidate_accuracy", "logprob"] = "accuracy"
+    outcome: Literal["accuracy", "candidate_accuracy", "logprob", "margin"] = "accuracy"
     coordinate: Literal["source", "query"] = "source"
     stride: int | None = None
     residue: int | None = None

@@ -6,3 +6,5 @@ from .base import Protocol as Protocol
 from .kv_retrieval import InSequencePadding as InSequencePadding
 from .kv_retrieval import PrefixPadding as PrefixPadding
 from .kv_retrieval import QueryPadding as QueryPadding
+from .padding_sweep import PaddingSweep as PaddingSweep
+from .prompts import Prompt as Prompt

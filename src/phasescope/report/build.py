@@ -105,7 +105,7 @@ def _parquet(arms: Sequence[Arm], several: bool) -> bytes:
     rows = [(arm.run, observation) for arm in arms for observation in arm.observations]
     whole = ("v", "layout", "source_position", "query_position", "prompt_tokens", "answer")
     kinds = dict.fromkeys(whole, pa.int64()) | dict.fromkeys(
-        ("score", "candidate_score", "logprob"), pa.float64()
+        ("score", "candidate_score", "logprob", "rival_logprob"), pa.float64()
     )
     columns = {"run": pa.array([run for run, _ in rows], pa.string())} if several else {}
     for name in Observation.model_fields:

@@ -20,8 +20,14 @@ def centred(values_CLQX: Floats, table: Table) -> Floats:
     return within_CLQX
 
 
-def trend_basis(table: Table, coordinate: Coordinate, degree: int = DEGREE) -> Floats:
+def trend_basis(table: Table, coordinate: Coordinate, degree: int = DEGREE, *, own: bool = False) -> Floats:
     """Orthonormal columns that span a polynomial in position, seen within blocks.
+
+    Args:
+        table: the trials.
+        coordinate: the position that the polynomial is of.
+        degree: of the polynomial.
+        own: a polynomial for every cluster in place of one for all.
 
     Returns:
         array of shape [C·L·Q, K]; K ≤ degree, fewer where the positions don't tell the powers apart.
@@ -30,8 +36,16 @@ def trend_basis(table: Table, coordinate: Coordinate, degree: int = DEGREE) -> F
     seen = position_CLQ[table.asked]
     scaled_CLQ = (position_CLQ - seen.mean()) / max(float(np.ptp(seen)) / 2, 1.0)
     power_CLQK = centred(scaled_CLQ[..., None] ** np.arange(1, degree + 1), table)
-    left_NK, size_K, _ = np.linalg.svd(power_CLQK.reshape(-1, degree), full_matrices=False)
+    if own:
+        power_CLQK = _each_cluster(power_CLQK)
+    left_NK, size_K, _ = np.linalg.svd(power_CLQK.reshape(-1, power_CLQK.shape[-1]), full_matrices=False)
     return left_NK[:, size_K > 1e-6 * max(float(size_K.max(initial=0)), 1e-12)]
+
+
+def _each_cluster(column_CLQK: Floats) -> Floats:
+    """Columns that are 0 outside of one cluster, for each cluster in turn; shape [C, L, Q, C·K]."""
+    own_CLQCK = column_CLQK[:, :, :, None, :] * np.eye(len(column_CLQK))[:, None, None, :, None]
+    return own_CLQCK.reshape(*column_CLQK.shape[:3], -1)
 
 
 @dataclass(frozen=True)
@@ -47,6 +61,7 @@ class Fold:
         column_NS: indicator of a phase minus its block mean and its projection on the trend.
         inverse_SS: pseudo-inverse of columnᵀ column.
         trend_NK: the trend's own columns.
+        profiles: how many phase profiles it has: one for all, or one for every cluster.
     """
 
     modulus: int
@@ -55,6 +70,7 @@ class Fold:
     column_NS: Floats
     inverse_SS: Floats
     trend_NK: Floats
+    profiles: int = 1
 
     @property
     def identified(self) -> bool:
@@ -62,7 +78,9 @@ class Fold:
         return int(np.linalg.matrix_rank(self.inverse_SS, hermitian=True)) == len(self.phase_S) - 1
 
 
-def fold_table(table: Table, coordinate: Coordinate, modulus: int, trend: Floats) -> Fold:
+def fold_table(
+    table: Table, coordinate: Coordinate, modulus: int, trend: Floats, *, own: bool = False
+) -> Fold:
     """Fold a table by a modulus.
 
     Args:
@@ -70,14 +88,18 @@ def fold_table(table: Table, coordinate: Coordinate, modulus: int, trend: Floats
         coordinate: which position is folded.
         modulus: the stride, 2 or more.
         trend: columns of `trend_basis`; a [N, 0] array for no trend.
+        own: every cluster has a phase profile of its own; its phases are numbered on from the last one's.
     """
     phase_CLQ = table.position(coordinate) % modulus
+    if own:
+        phase_CLQ = phase_CLQ + modulus * np.arange(table.n_clusters)[:, None, None]
     phase_S, trials_S = np.unique(phase_CLQ[table.asked], return_counts=True)
     indicator_CLQS = (phase_CLQ[..., None] == phase_S).astype(np.float64)
     column_NS = centred(indicator_CLQS, table).reshape(-1, len(phase_S))
     column_NS -= trend @ (trend.T @ column_NS)
     inverse_SS = inverse(column_NS.T @ column_NS)
-    return Fold(modulus, phase_S, trials_S.astype(np.float64), column_NS, inverse_SS, trend)
+    profiles = table.n_clusters if own else 1
+    return Fold(modulus, phase_S, trials_S.astype(np.float64), column_NS, inverse_SS, trend, profiles)
 
 
 def inverse(gram_SS: Floats) -> Floats:

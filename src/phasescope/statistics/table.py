@@ -16,12 +16,13 @@ from ..records import Observation
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Coordinate = Literal["source", "query"]
-Outcome = Literal["accuracy", "candidate_accuracy", "logprob"]
+Outcome = Literal["accuracy", "candidate_accuracy", "logprob", "margin"]
 
 FIELDS: dict[Outcome, str] = {
     "accuracy": "score",
     "candidate_accuracy": "candidate_score",
     "logprob": "logprob",
+    "margin": "margin",
 }
 
 
