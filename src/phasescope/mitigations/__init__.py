@@ -1,0 +1,9 @@
+"""Repairs that need no training: place facts where a model reads well, or ask more than once."""
+
+from .pack import Packing as Packing
+from .pack import Passage as Passage
+from .pack import expected as expected
+from .pack import pack as pack
+from .profile import Profile as Profile
+from .profile import read_profile as read_profile
+from .profile import write_profiles as write_profiles
