@@ -66,7 +66,8 @@ def test_unmarked_passages_only_move_along() -> None:
     passages = [Passage((1, 2, 3)), Passage((4,), (0,)), Passage((5, 6))]
     found = pack(passages, profile(0.9, 0.1))
     assert found.pads == (0, 1, 0)
-    assert np.isnan(found.after[0]) and np.isnan(found.after[2])
+    assert np.isnan(found.after[0])
+    assert np.isnan(found.after[2])
     assert found.after[1] == 0.9
 
 

@@ -216,7 +216,8 @@ class TransformersBackend:
         use_cache = longer or cache is not None
         out = self._forward(self._tensor(suffix_BT), cache, keep=1, use_cache=use_cache)
         logprob_BV = _logprobs(out.logits[:, -1])
-        greedy_BA = logprob_BV.argmax(-1, keepdim=True)
+        top = logprob_BV.topk(2)
+        greedy_BA = top.indices[:, :1]
         logprob_B = logprob_BV.gather(1, answer_BA[:, :1])[:, 0]
         if longer:
             logprob_B = logprob_B + self._forced(answer_BA, copy.deepcopy(out.cache))
@@ -227,7 +228,12 @@ class TransformersBackend:
                 f"{self.name} gives an answer the log-probability {bad}; check its weights, or use float32"
             )
         yield from map(
-            _make_reply, trials, greedy_BA.tolist(), logprob_B.tolist(), self._candidates(trials, logprob_BV)
+            _make_reply,
+            trials,
+            greedy_BA.tolist(),
+            logprob_B.tolist(),
+            self._candidates(trials, logprob_BV),
+            top.values.tolist(),
         )
 
     def _forced(self, answer_BA: Tensor, cache: Any) -> Tensor:
@@ -310,9 +316,16 @@ def _contexts(trials: Sequence[Trial], *, share: bool) -> Iterator[_Context]:
         yield _Context(indices, ids_BT[0, :shared], ids_BT[:, shared:], answer_tokens)
 
 
-def _make_reply(trial: Trial, ids: list[int], logprob: float, candidates: list[float]) -> Reply:
+def _make_reply(
+    trial: Trial, ids: list[int], logprob: float, candidates: list[float], top: list[float]
+) -> Reply:
     return Reply(
-        tuple(ids), len(trial.prompt_ids), logprob, tuple(candidates) if trial.candidate_ids else None
+        tuple(ids),
+        len(trial.prompt_ids),
+        logprob,
+        tuple(candidates) if trial.candidate_ids else None,
+        greedy_logprob=top[0],
+        margin=top[0] - top[1],
     )
 
 

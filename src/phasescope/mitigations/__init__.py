@@ -1,5 +1,7 @@
 """Repairs that need no training: place facts where a model reads well, or ask more than once."""
 
+from .compare import Comparison as Comparison
+from .compare import compare as compare
 from .pack import Packing as Packing
 from .pack import Passage as Passage
 from .pack import expected as expected
@@ -7,3 +9,6 @@ from .pack import pack as pack
 from .profile import Profile as Profile
 from .profile import read_profile as read_profile
 from .profile import write_profiles as write_profiles
+from .records import Records as Records
+from .vote import PhaseVote as PhaseVote
+from .vote import shifted as shifted
