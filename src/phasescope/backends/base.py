@@ -17,8 +17,11 @@ class Backend(Protocol):
         tokens: prompt tokens that it has read so far, each shared prefix once.
     """
 
-    name: str
-    tokens: int
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tokens(self) -> int: ...
 
     def vocabulary(self) -> RetrievalVocabulary:
         """The ids from which a synthetic protocol builds prompts; asked for by no other.

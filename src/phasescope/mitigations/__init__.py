@@ -10,5 +10,12 @@ from .profile import Profile as Profile
 from .profile import read_profile as read_profile
 from .profile import write_profiles as write_profiles
 from .records import Records as Records
+from .trial import Outcome as Outcome
+from .trial import Ways as Ways
+from .trial import arms as arms
+from .trial import lines as lines
+from .trial import outcomes as outcomes
+from .trial import write_outcomes as write_outcomes
+from .vote import Combine as Combine
 from .vote import PhaseVote as PhaseVote
 from .vote import shifted as shifted
