@@ -10,18 +10,17 @@ from ..synthetic import RetrievalVocabulary
 
 
 class Backend(Protocol):
-    """Answers trials. The same trials, asked in the same batch, get the same replies in every process.
-
-    Attributes:
-        name: what a report calls it.
-        tokens: prompt tokens that it has read so far, each shared prefix once.
-    """
+    """Answers trials. The same trials, asked in the same batch, get the same replies in every process."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What a report calls it."""
+        ...
 
     @property
-    def tokens(self) -> int: ...
+    def tokens(self) -> int:
+        """Prompt tokens that it has read so far, each shared prefix once."""
+        ...
 
     def vocabulary(self) -> RetrievalVocabulary:
         """The ids from which a synthetic protocol builds prompts; asked for by no other.
