@@ -79,6 +79,7 @@ PROTOCOLS = Table(
         "in_sequence": "phasescope.protocols.kv_retrieval:InSequencePadding",
         "query": "phasescope.protocols.kv_retrieval:QueryPadding",
         "sweep": "phasescope.protocols.padding_sweep:PaddingSweep",
+        "records": "phasescope.mitigations.records:Records",
     },
 )
 BACKENDS = Table(

@@ -78,6 +78,8 @@ class Reply:
         candidate_logprobs: natural log-probability of each candidate, in the trial's order.
         prompt_tokens: how many prompt tokens the model says it read.
         text: the continuation as text, where the backend has a tokenizer or is given text.
+        greedy_logprob: natural log-probability of the continuation's first token.
+        margin: by how much that exceeds the runner-up's, in nats.
     """
 
     ids: tuple[int, ...]
@@ -85,6 +87,8 @@ class Reply:
     answer_logprob: float | None = None
     candidate_logprobs: tuple[float, ...] | None = None
     text: str | None = None
+    greedy_logprob: float | None = None
+    margin: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

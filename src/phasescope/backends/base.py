@@ -12,17 +12,20 @@ from ..synthetic import RetrievalVocabulary
 class Backend(Protocol):
     """Answers trials. The same trials, asked in the same batch, get the same replies in every process.
 
-    Attributes:
-        name: what a report calls it.
-        tokens: prompt tokens that it has read so far, each shared prefix once.
-
     A backend that reads what the trials of one layout share once says so by an attribute `share_prefix` that is
     true; of any other a plan counts every prompt whole. One that answers several trials at a time may say how
     many, by an attribute `concurrency`.
     """
 
-    name: str
-    tokens: int
+    @property
+    def name(self) -> str:
+        """What a report calls it."""
+        ...
+
+    @property
+    def tokens(self) -> int:
+        """Prompt tokens that it has read so far, each shared prefix once."""
+        ...
 
     def vocabulary(self) -> RetrievalVocabulary:
         """The ids from which a synthetic protocol builds prompts; asked for by no other.

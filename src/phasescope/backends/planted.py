@@ -137,6 +137,8 @@ class Planted:
             prompt_tokens=len(trial.prompt_ids),
             answer_logprob=right,
             candidate_logprobs=tuple(logprob.get(ids, -np.inf) for ids in trial.candidate_ids),
+            greedy_logprob=max(right, wrong),
+            margin=abs(right - wrong),
         )
 
     def _uniform(self, kind: str, names: Iterable[object]) -> Floats:

@@ -242,6 +242,7 @@ class TransformersBackend:
         use_cache = forced or length > 1 or cache is not None
         out = self._forward(self._tensor(suffix_BT), cache, keep=1, use_cache=use_cache)
         logprob_BV = _logprobs(out.logits[:, -1])
+        top_B2 = logprob_BV.topk(2).values
         greedy_BA = logprob_BV.argmax(-1, keepdim=True)
         logprob_B = logprob_BV.gather(1, answer_BA[:, :1].to(logprob_BV.device)).sum(1)
         if forced:
@@ -254,7 +255,7 @@ class TransformersBackend:
                 f"{self.name} gives an answer the log-probability {bad}; check its weights, or use float32"
             )
         candidates = self._candidates(trials, logprob_BV)
-        return list(map(self._make_reply, trials, ids, logprob_B.tolist(), candidates))
+        return list(map(self._make_reply, trials, ids, logprob_B.tolist(), candidates, top_B2.tolist()))
 
     def _forced(self, answer_BA: Tensor, cache: Any) -> Tensor:
         """Log-probability of the answer's later tokens, each given the right ones before it, [B]."""
@@ -294,7 +295,9 @@ class TransformersBackend:
         ids_BC = self._tensor([trial.candidate_ids for trial in trials])
         return logprob_BV.gather(1, ids_BC.to(logprob_BV.device)).tolist()
 
-    def _make_reply(self, trial: Trial, ids: list[int], logprob: float, candidates: list[float]) -> Reply:
+    def _make_reply(
+        self, trial: Trial, ids: list[int], logprob: float, candidates: list[float], top: list[float]
+    ) -> Reply:
         text = self._tokenizer.decode(ids) if trial.generate is not None and self._tokenizer else None
         return Reply(
             tuple(ids),
@@ -302,6 +305,8 @@ class TransformersBackend:
             logprob if len(trial.answer_ids) else None,
             tuple(candidates) if trial.candidate_ids else None,
             text,
+            greedy_logprob=top[0],
+            margin=top[0] - top[1],
         )
 
     def _tensor(self, ids: Any) -> Tensor:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from .. import __version__
 from ..errors import PhasescopeError
-from . import catalog, demo, measure, report, train
+from . import catalog, demo, measure, mitigate, report, train
 
 app = typer.Typer(
     help="Measure, explain and remove phase sensitivity in long-context language models.",
@@ -41,6 +41,7 @@ app.command("demo")(demo.demo)
 app.command("measure")(measure.measure)
 app.command("report")(report.report)
 app.command("train")(train.train)
+app.command("mitigate")(mitigate.mitigate)
 app.command("list")(catalog.list_names)
 
 

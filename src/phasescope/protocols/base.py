@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from ..records import Observation, Reply, Trial
+from ..records import Observation, Record, Reply, Trial
 from ..synthetic import RetrievalVocabulary
 from ..tokens import Tokenizer
 
@@ -86,11 +86,7 @@ class Protocol(ABC):
 
     def settings(self) -> dict[str, Any]:
         """The settings as JSON values; a tokenizer by its name and digest."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {
-            name: {"name": value.name, "digest": value.digest} if isinstance(value, Tokenizer) else value
-            for name, value in values.items()
-        }
+        return {field.name: _as_json(getattr(self, field.name)) for field in fields(self)}
 
     def describe(self) -> dict[str, Any]:
         """Name, moved coordinate, settings and plan, for the run's description."""
@@ -100,6 +96,12 @@ class Protocol(ABC):
             "settings": self.settings(),
             "plan": asdict(self.plan()),
         }
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Tokenizer):
+        return {"name": value.name, "digest": value.digest}
+    return value.model_dump(mode="json") if isinstance(value, Record) else value
 
 
 def _candidate_score(trial: Trial, reply: Reply) -> float | None:

@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _KVRetrieval(Protocol):
+class KVRetrieval(Protocol):
     """Settings and prompts that the paddings share; a padding says only where the fillers go.
 
     All layouts of a context read the same records and the same fillers in the same order. What differs
@@ -95,11 +95,16 @@ class _KVRetrieval(Protocol):
         bases = (_stratified(self.contexts, self.residues, rng) - self.spacing * firsts) % self.residues
         ends = _stratified(self.contexts, self.residues, rng)
         for context, (base, end, first) in enumerate(zip(bases, ends, firsts, strict=True)):
-            records_P2 = draw_pairs(vocabulary, self.pairs, rng)
-            before_LP = self._fillers_before(int(base), int(end), rng)
-            fillers = draw_fillers(vocabulary, int(before_LP[:, -1].max()), rng)
+            own = self._stream(rng)
+            records_P2 = draw_pairs(vocabulary, self.pairs, own)
+            before_LP = self._fillers_before(int(base), int(end), own)
+            fillers = draw_fillers(vocabulary, int(before_LP[:, -1].max()), own)
             asked = range(int(first), int(first) + self.asked)
             yield tuple(_trials(f"c{context:04d}", records_P2, fillers, before_LP, asked))
+
+    def _stream(self, rng: np.random.Generator) -> np.random.Generator:
+        """The generator of one context's draws."""
+        return rng
 
     @abstractmethod
     def _fillers_before(self, base: int, end: int, rng: np.random.Generator) -> Ints:
@@ -112,7 +117,7 @@ class _KVRetrieval(Protocol):
         """
 
 
-class PrefixPadding(_KVRetrieval):
+class PrefixPadding(KVRetrieval):
     """Key-value retrieval in which padding in front moves all records together, distractors too.
 
         fillers before every record = base + layout         layout = 0 … residues − 1
@@ -134,7 +139,7 @@ class PrefixPadding(_KVRetrieval):
         return np.hstack([np.repeat(lead_L1, self.pairs, axis=1), query_L1])
 
 
-class InSequencePadding(_KVRetrieval):
+class InSequencePadding(KVRetrieval):
     """Key-value retrieval in which gaps between the records move each source past its distractors.
 
         fillers before record i = base + i + rank_i(layout)      rank_i a permutation of 0 … residues − 1
@@ -159,7 +164,7 @@ class InSequencePadding(_KVRetrieval):
         return np.hstack([before_LP, np.full((self.residues, 1), last)])
 
 
-class QueryPadding(_KVRetrieval):
+class QueryPadding(KVRetrieval):
     """Key-value retrieval in which the sources stay and the query alone moves, as the control of the end.
 
         fillers before every record = base

@@ -1,4 +1,4 @@
-"""From run folders to findings.json, observations.parquet and report.html."""
+"""From run folders to findings.json, profile.json, observations.parquet and report.html."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
 from ..errors import UsageError
+from ..mitigations import Profile, write_profiles
 from ..records import SCHEMA, Finding, Observation, dump_json, write_atomic
 from ..statistics import analyse, correct
 from .arms import Arm, read_arms
@@ -21,7 +22,7 @@ from .page import render
 def build_report(
     folders: Sequence[Path], out: Path | None = None, *, seed: int = 0, draws: int = 2000
 ) -> Path:
-    """Analyse one or several runs and write findings.json, observations.parquet and report.html.
+    """Analyse one or several runs and write findings.json, profile.json, observations.parquet and report.html.
 
     The same runs, seed and draws give the same bytes. An arm's numbers depend on the seed and its name,
     not on the arms beside it, up to the correction over arms.
@@ -45,6 +46,8 @@ def build_report(
     folder = folders[0] if out is None else out
     findings = correct([finding for arm in arms for finding in findings_of(arm, arms, seed, draws)])
     write_findings(folder / "findings.json", findings)
+    profiles = (Profile.from_findings(arm.name, findings) for arm in arms)
+    write_profiles(folder / "profile.json", [profile for profile in profiles if profile])
     write_atomic(folder / "observations.parquet", _parquet(arms, several=len(runs) > 1))
     title = ", ".join(runs)
     page = render(title, arms, findings, describe(arms, runs, findings, Settings(folder, seed, draws)))

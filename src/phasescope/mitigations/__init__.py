@@ -1,0 +1,21 @@
+"""Repairs that need no training: place facts where a model reads well, or ask more than once."""
+
+from .compare import Comparison as Comparison
+from .compare import compare as compare
+from .pack import Packing as Packing
+from .pack import Passage as Passage
+from .pack import expected as expected
+from .pack import pack as pack
+from .profile import Profile as Profile
+from .profile import read_profile as read_profile
+from .profile import write_profiles as write_profiles
+from .records import Records as Records
+from .trial import Outcome as Outcome
+from .trial import Ways as Ways
+from .trial import arms as arms
+from .trial import lines as lines
+from .trial import outcomes as outcomes
+from .trial import write_outcomes as write_outcomes
+from .vote import Combine as Combine
+from .vote import PhaseVote as PhaseVote
+from .vote import shifted as shifted

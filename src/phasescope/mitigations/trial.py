@@ -1,0 +1,175 @@
+"""What the mitigations win on prompts that the profile was not measured on, and what they cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..backends import Backend
+from ..protocols import Protocol
+from ..protocols.kv_retrieval import KVRetrieval
+from ..records import dump_json, write_atomic
+from ..runner import Arm, Run, read_run
+from ..statistics.intervals import Estimate
+from .compare import Comparison, compare
+from .profile import Profile
+from .records import Records
+from .vote import Combine, PhaseVote
+
+PLAIN, VOTE, ADAPTIVE = "plain", "vote", "adaptive vote"
+RECORDS, PACKED, RANDOM = "records", "records packed", "records padded at random"
+PAIRS = ((PLAIN, VOTE), (PLAIN, ADAPTIVE), (RECORDS, RANDOM), (RECORDS, PACKED))
+"""Arms without and with; the third is the control of the fourth: as many pads, at random."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How to vote and how to pack.
+
+    Attributes:
+        shifts: numbers of pads of the vote's askings.
+        combine: how the vote chooses.
+        below: the adaptive vote's margin, in nats.
+        limit: the most pads per prompt; as many as are useful by default.
+    """
+
+    shifts: tuple[int, ...]
+    combine: Combine = "mean"
+    below: float = 2.0
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One mitigation beside the same questions without it.
+
+    Attributes:
+        without, with_: names of the two arms.
+        comparison: accuracy by phase, and the gains.
+        tokens: prompt tokens read with it, as a multiple of those without.
+        seconds: time taken with it, as a multiple.
+        pads: neutral tokens added per prompt.
+    """
+
+    without: str
+    with_: str
+    comparison: Comparison
+    tokens: float
+    seconds: float
+    pads: float
+
+
+def arms(backend: Backend, protocol: Protocol, profile: Profile, ways: Ways) -> list[Arm]:
+    """The arms of a trial: the protocol plain and voted on, and records of unequal lengths padded or not.
+
+    Records are asked where the protocol is a key-value retrieval, with its sizes.
+    """
+    pads = tuple(backend.vocabulary().fillers)[: max(ways.shifts)]
+    pads += pads[-1:] * (max(ways.shifts) - len(pads))
+    vote = PhaseVote(backend=backend, shifts=ways.shifts, pads=pads, combine=ways.combine)
+    made = [
+        Arm(PLAIN, backend, protocol),
+        Arm(VOTE, vote, protocol),
+        Arm(ADAPTIVE, replace(vote, below=ways.below), protocol),
+    ]
+    if isinstance(protocol, KVRetrieval):
+        records = Records(
+            pairs=protocol.pairs,
+            contexts=protocol.contexts,
+            residues=protocol.residues,
+            margin=protocol.margin,
+            spread=profile.stride,
+            profile=profile,
+            limit=ways.limit,
+        )
+        made += [
+            Arm(RECORDS, backend, records),
+            Arm(PACKED, backend, replace(records, pads="pack")),
+            Arm(RANDOM, backend, replace(records, pads="random")),
+        ]
+    return made
+
+
+def outcomes(folder: Path, profile: Profile, seed: int) -> list[Outcome]:
+    """Compare the arms of a finished trial.
+
+    Raises:
+        UsageError: if the folder holds no such run.
+    """
+    run, costs = read_run(folder), _costs(folder / "timings.jsonl")
+    worst = int(np.argmin(profile.accuracy))
+    found = []
+    for without, with_ in PAIRS:
+        if {without, with_} <= run.observations.keys():
+            pair = run.observations[without], run.observations[with_]
+            rng = np.random.default_rng([seed, *with_.encode()])
+            comparison = compare(*pair, profile.stride, worst=worst, rng=rng)
+            plain, mended = costs[without], costs[with_]
+            found.append(
+                Outcome(
+                    without,
+                    with_,
+                    comparison,
+                    tokens=mended["tokens"] / plain["tokens"],
+                    seconds=mended["seconds"] / plain["seconds"],
+                    pads=_mean_tokens(run, with_) - _mean_tokens(run, without),
+                )
+            )
+    return found
+
+
+def write_outcomes(path: Path, profile: Profile, found: Sequence[Outcome]) -> None:
+    """Write mitigation.json: the profile that was used, and what each mitigation won."""
+    listed = [asdict(outcome) for outcome in found]
+    write_atomic(path, dump_json({"profile": profile.model_dump(mode="json"), "outcomes": listed}))
+
+
+def _costs(path: Path) -> dict[str, dict[str, float]]:
+    """Seconds and tokens by arm; a batch that was measured twice counts as it was last."""
+    last: dict[tuple[str, str], dict[str, Any]] = {}
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            timing = json.loads(line)
+            last[timing["arm"], timing["cluster"]] = timing
+    sums: dict[str, dict[str, float]] = {}
+    for (arm, _), timing in last.items():
+        total = sums.setdefault(arm, {"seconds": 0.0, "tokens": 0.0})
+        for name in total:
+            total[name] += timing[name]
+    return sums
+
+
+def _mean_tokens(run: Run, arm: str) -> float:
+    return float(np.mean([one.prompt_tokens for one in run.observations[arm]]))
+
+
+def lines(profile: Profile, found: Sequence[Outcome]) -> list[str]:
+    """What was found, a line each, in percent and points."""
+    weakest, strongest = min(profile.accuracy), max(profile.accuracy)
+    said = [
+        f"{profile.arm}: stride {profile.stride}, accuracy {weakest:.1%} at phase "
+        f"{int(np.argmin(profile.accuracy))} to {strongest:.1%} at phase {int(np.argmax(profile.accuracy))}"
+        + ("" if profile.sensitive else "; no phase effect")
+    ]
+    for outcome in found:
+        one = outcome.comparison
+        said.append(
+            f"{outcome.with_}: weakest phase {_share(one.worst_without)} → {_share(one.worst_with)}, "
+            f"mean {one.mean_without:.1%} → {one.mean_with:.1%} ({_points(one.mean_gain)}); costs "
+            f"{outcome.tokens:.2f} x the tokens, {outcome.seconds:.2f} x the time, {outcome.pads:.1f} pads a prompt"
+        )
+    return said
+
+
+def _share(estimate: Estimate) -> str:
+    return "–" if estimate.value is None else f"{estimate.value:.1%}"
+
+
+def _points(estimate: Estimate) -> str:
+    value, low, high = (100 * (x or 0.0) for x in (estimate.value, estimate.low, estimate.high))
+    return f"{value:+.1f} points, {low:+.1f} to {high:+.1f}"
