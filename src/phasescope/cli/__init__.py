@@ -11,7 +11,7 @@ from rich.console import Console
 
 from .. import __version__
 from ..errors import PhasescopeError
-from . import catalog, demo, measure, mitigate, report, train
+from . import catalog, demo, measure, mitigate, pack, report, train
 
 app = typer.Typer(
     help="Measure, explain and remove phase sensitivity in long-context language models.",
@@ -42,6 +42,8 @@ app.command("measure")(measure.measure)
 app.command("report")(report.report)
 app.command("train")(train.train)
 app.command("mitigate")(mitigate.mitigate)
+app.command("pack")(pack.pack)
+app.command("warn")(pack.warn)
 app.command("list")(catalog.list_names)
 
 

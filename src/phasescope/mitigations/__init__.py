@@ -10,6 +10,11 @@ from .profile import Profile as Profile
 from .profile import read_profile as read_profile
 from .profile import write_profiles as write_profiles
 from .records import Records as Records
+from .text import Fact as Fact
+from .text import Packed as Packed
+from .text import pack_messages as pack_messages
+from .text import pack_text as pack_text
+from .text import warn as warn
 from .trial import Outcome as Outcome
 from .trial import Ways as Ways
 from .trial import arms as arms

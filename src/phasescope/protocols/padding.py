@@ -169,3 +169,14 @@ def exact_pads(
         if not missing:
             break
     return best
+
+
+def ids_between(tokenizer: Tokenizer, left: str, right: str, texts: Sequence[str]) -> list[Ids | None]:
+    """The ids that each text has between two others; None where it changes a token of theirs."""
+    before, after = (tuple(tokenizer.encode(text)) for text in (left, right))
+    inside: list[Ids | None] = []
+    for ids in map(tuple, tokenizer.encode_many([left + text + right for text in texts])):
+        last = len(ids) - len(after)
+        whole = last >= len(before) and ids[: len(before)] == before and ids[last:] == after
+        inside.append(ids[len(before) : last] if whole else None)
+    return inside

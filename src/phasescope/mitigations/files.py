@@ -1,0 +1,154 @@
+"""Records in a JSONL file, joined to a prompt, packed, and written back line by line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import BrokenRecordError, UsageError
+from ..records import write_atomic
+from ..tokens import Tokenizer
+from .profile import Profile
+from .text import Fact, Packed, pack_at
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How records become a prompt.
+
+    Attributes:
+        text: the field that holds a record's text.
+        key: the field that holds what will be asked for, which is part of the text.
+        before: a file with what stands before the records.
+        after: a file with what stands after them.
+        separator: what stands after each record.
+        chat: whether all that is the user's message in a chat template.
+    """
+
+    text: str = "text"
+    key: str = "key"
+    before: Path | None = None
+    after: Path | None = None
+    separator: str = "\n"
+    chat: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PackedFile:
+    """A packed file.
+
+    Attributes:
+        message: the prompt, or the user's message, with its pads.
+        packed: the text that the model reads, and the facts before and after.
+    """
+
+    message: str
+    packed: Packed
+
+
+def pack_file(
+    records: Path,
+    out: Path,
+    layout: Layout,
+    profile: Profile,
+    tokenizer: Tokenizer,
+    *,
+    limit: int | None,
+    families: Sequence[str],
+) -> PackedFile:
+    """Pack the records of a JSONL file and write the same lines with the pads in front of their texts.
+
+    Each line keeps its fields; its text is padded, and `pad_tokens` and, where it has a key, `position`,
+    `phase` and `phase_before` are added.
+
+    Raises:
+        UsageError: for a file that cannot be read, a line without text, or a key that is not in its text.
+        BrokenRecordError: for a line that is no JSON object.
+    """
+    lines = _lines(records, layout)
+    head, tail = (_content(path) for path in (layout.before, layout.after))
+    texts = [line[layout.text] + layout.separator for line in lines]
+    message = head + "".join(texts) + tail
+    full = _in_template(message, tokenizer) if layout.chat else message
+    at = full.index(message) + len(head)
+    places, marks, found = [], [], []
+    for line, text in zip(lines, texts, strict=True):
+        places.append(at)
+        if (key := line.get(layout.key)) is not None:
+            marks.append(key)
+            found.append(at + line[layout.text].index(key))
+        at += len(text)
+    packed = pack_at(full, found, marks, profile, tokenizer, places=places, limit=limit, families=families)
+    first = places[0] - len(head) if places else 0
+    written = [_written(line, layout, place, packed) for line, place in zip(lines, places, strict=True)]
+    _add_facts(written, [line.get(layout.key) is not None for line in lines], packed)
+    write_atomic(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in written))
+    shift = sum(len(pad) for pad in packed.pads.values())
+    return PackedFile(packed.text[first : first + len(message) + shift], packed)
+
+
+def read_prompt(path: Path, tokenizer: Tokenizer, *, chat: bool) -> str:
+    """The prompt of a text file as the model reads it.
+
+    Raises:
+        UsageError: if it cannot be read, or the chat template changes it.
+    """
+    message = _content(path)
+    return _in_template(message, tokenizer) if chat else message
+
+
+def _content(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; give a text file") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def _in_template(message: str, tokenizer: Tokenizer) -> str:
+    text = tokenizer.render([{"role": "user", "content": message}])
+    if text.count(message) != 1:
+        raise UsageError(
+            f"the chat template of {tokenizer.name} changes the message; strip its ends of blanks"
+        )
+    return text
+
+
+def _lines(path: Path, layout: Layout) -> list[dict[str, Any]]:
+    lines = []
+    for number, line in enumerate(_content(path).splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise BrokenRecordError(f"{path}, line {number}: no JSON: {error}; mend the line") from None
+        if not isinstance(record, dict) or not isinstance(record.get(layout.text), str):
+            raise UsageError(
+                f"{path}, line {number} has no text in {layout.text!r}; name its field with --text"
+            )
+        key = record.get(layout.key)
+        if key is not None and (not isinstance(key, str) or not key or key not in record[layout.text]):
+            raise UsageError(f"{path}, line {number}: the key {key!r} is not in the text; give a part of it")
+        lines.append(record)
+    if not any(layout.key in line for line in lines):
+        raise UsageError(f"no line of {path} has a {layout.key!r}; name the field with --key")
+    return lines
+
+
+def _written(line: dict[str, Any], layout: Layout, place: int, packed: Packed) -> dict[str, Any]:
+    pad = packed.pads.get(place, "")
+    return {**line, layout.text: pad + line[layout.text], "pad_tokens": packed.pad_tokens.get(place, 0)}
+
+
+def _add_facts(lines: list[dict[str, Any]], marked: Sequence[bool], packed: Packed) -> None:
+    facts: list[tuple[Fact, Fact]] = list(zip(packed.before, packed.after, strict=True))
+    with_key = [line for line, has in zip(lines, marked, strict=True) if has]
+    for line, (before, after) in zip(with_key, facts, strict=True):
+        line |= {"phase_before": before.phase, "position": after.position, "phase": after.phase}
