@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -19,13 +21,17 @@ from ..targets import (
     Target,
     alike,
     families,
+    overall,
     phase_prior,
     ranges,
     read_target,
     technique,
 )
 
-SHOWN_PHASES = 8
+SHOWN_PRIORS = 16
+MOST_BARS = 16
+BARS = "▁▂▃▄▅▆▇█"
+PIPED_WIDTH = 120
 COLUMNS = (
     *(
         "family",
@@ -84,63 +90,69 @@ def _place(path: str) -> str | Path:
 
 def _prior(target: Target) -> tuple[Sequence[Prior], str]:
     """The phase prior, or why there is none to be read where there could be one."""
-    if not any(fold.learned and fold.grid is not None for fold in target.folds):
+    if not any(fold.bias for fold in target.folds):
         return (), ""
     folder = Path(target.source).parent
+    if not any(folder.glob("*.safetensors*")):
+        return (), f"no phase prior: {folder} holds no *.safetensors"
     found = phase_prior(folder, target)
-    return found, "" if found else f"no position bias among the weights in {folder}"
+    return found, "" if found else f"no phase prior: no position bias among the weights in {folder}"
 
 
 def _show(target: Target, prior: Sequence[Prior], lacking: str) -> None:
     out = Console(highlight=False, markup=False, emoji=False)
-    out.print(_plain(target.verdict), style="bold", soft_wrap=True)
-    known = f", read as {target.family}" if target.family and target.family != target.model_type else ""
-    out.print(_plain(f"model type {target.model_type}{known}; {target.source}"), soft_wrap=True)
+    if not out.is_terminal:
+        out.width = max(out.width, PIPED_WIDTH)
+
+    def say(text: str, style: str = "") -> None:
+        out.print(_plain(text), style=style, soft_wrap=True)
+
+    say(target.verdict, "bold")
+    known = f", read as {target.family}" if target.family not in ("", target.model_type) else ""
+    say(f"model type {target.model_type}{known}; {target.source}")
     if target.folds:
         out.print(_layers(target))
         for hole in target.holes:
-            out.print(
-                f"coverage hole in layers {ranges(hole.layers)}: {hole.why}", style="bold", soft_wrap=True
-            )
+            say(f"coverage hole in layers {ranges(hole.layers)}: {hole.why}", "bold")
         if not target.holes:
-            out.print("no coverage hole: every token can be read in every layer with a grid", soft_wrap=True)
+            say(
+                "no coverage hole: in every layer with a grid all tokens can be read, raw or through an entry"
+            )
     if prior:
-        out.print(_priors(prior))
+        for mean, count in overall(prior):
+            say(_favours(mean, count))
+        out.print(_priors(prior[:SHOWN_PRIORS]))
+        if len(prior) > SHOWN_PRIORS:
+            say(f"{len(prior) - SHOWN_PRIORS} further priors: --json has them all")
     elif lacking:
-        out.print(_plain(lacking), soft_wrap=True)
+        say(lacking)
     for note in target.notes:
-        out.print(f"- {_plain(note)}", soft_wrap=True)
+        say(f"- {note}")
     if target.status == "unknown":
-        heard = target.suspicious or ("none: probably dense, but nobody has looked",)
-        out.print("fields that sound like a grid:", soft_wrap=True)
-        for field in heard:
-            out.print(f"  {_plain(field)}", soft_wrap=True)
+        say("fields that sound like a grid:" if target.suspicious else "no field sounds like a grid")
+        for field in target.suspicious:
+            say(f"  {field}")
 
 
 def _layers(target: Target) -> Table:
-    table = Table(title=f"{len(target.layers)} layers", title_justify="left")
-    for column in (
-        "layers",
-        "kind",
-        "what the grid does",
-        "windows",
-        "anchor",
-        "reach",
-        "learned",
-        "tail read",
-    ):
+    count = len(target.layers)
+    table = Table(title=f"{count} layer{'s' * (count != 1)}", title_justify="left", box=box.SIMPLE_HEAD)
+    for column in ("layers", "kind", "windows", "what the grid does", "counted from", "reach"):
         table.add_column(column)
     for layer, numbers in alike(target.layers):
         first = [ranges(numbers), _plain(layer.kind)]
         for fold in layer.folds or (None,):
-            table.add_row(*first, *(_cells(fold) if fold is not None else ("no grid", *["–"] * 5)))
+            table.add_row(*first, *(_cells(fold) if fold is not None else ("–", "no grid", "–", "–")))
             first = ["", ""]
     return table
 
 
 def _cells(fold: Fold) -> tuple[str, ...]:
-    windows = "follow content" if fold.grid is None else str(fold.grid)
-    return (fold.does, windows, fold.anchor, _reach(fold), _yes(fold.learned), _yes(fold.tail))
+    windows = "by content" if fold.grid is None else str(fold.grid)
+    does = (
+        fold.does + (", learned" if fold.learned else "") + (", tail not read" if fold.tail is False else "")
+    )
+    return (windows, does, fold.anchor, _reach(fold))
 
 
 def _reach(fold: Fold) -> str:
@@ -153,21 +165,38 @@ def _yes(value: bool | None) -> str:
     return "–" if value is None else "yes" if value else "no"
 
 
+def _favours(mean: Prior, count: int) -> str:
+    """What the priors of one grid say together."""
+    of = f"phase prior of {count} {'bias' if count == 1 else 'biases'} on {mean.grid} ({mean.role})"
+    if not mean.favoured:
+        return f"{of}: flat on average; within a channel phases differ by {mean.channel_spread:.2f} of a fair share"
+    share = len(mean.phases)
+    best = ", ".join(f"{phase} (×{mean.phases[phase] * share:.2f})" for phase in mean.favoured[:4])
+    worst = min(range(share), key=lambda phase: mean.phases[phase])
+    return f"{of}: favours phase {best}; least {worst} (×{mean.phases[worst] * share:.2f})"
+
+
 def _priors(prior: Sequence[Prior]) -> Table:
     table = Table(
-        title="phase prior: weight of each phase with all content equal, uniform = 1", title_justify="left"
+        title="weight of each phase with all content equal", title_justify="left", box=box.SIMPLE_HEAD
     )
-    for column in ("layer", "of", "windows", "weights by phase", "favours", "spread", "in a channel"):
+    for column in ("layer", "of", "windows", "phases 0 …", "most", "least", "spread", "in a channel"):
         table.add_column(column)
     for one in prior:
-        share = [weight * len(one.phases) for weight in one.phases]
-        shown = " ".join(f"{weight:.2f}" for weight in share[:SHOWN_PHASES])
-        more = f" … ({len(share)} phases)" if len(share) > SHOWN_PHASES else ""
         head = "" if one.head is None else f", head {one.head}"
-        best = ", ".join(map(str, one.favoured[:4])) + (", …" if len(one.favoured) > 4 else "")
+        share = [weight * len(one.phases) for weight in one.phases]
+        ends = [f"{share.index(end)} ×{end:.2f}" for end in (max(share), min(share))]
         spread = (f"{one.spread:.2f}", f"{one.channel_spread:.2f}")
-        table.add_row(str(one.layer), one.role + head, str(one.grid), shown + more, best or "none", *spread)
+        table.add_row(str(one.layer), one.role + head, str(one.grid), _bars(share), *ends, *spread)
     return table
+
+
+def _bars(share: Sequence[float]) -> str:
+    """One bar per phase, or per group of neighbouring phases where there are many."""
+    groups = min(len(share), MOST_BARS)
+    ends = [place * len(share) // groups for place in range(groups + 1)]
+    means = [sum(share[a:b]) / (b - a) for a, b in pairwise(ends)]
+    return "".join(BARS[round(mean / max(means) * (len(BARS) - 1))] for mean in means)
 
 
 def _types(types: Sequence[str]) -> str:

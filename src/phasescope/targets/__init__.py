@@ -7,6 +7,7 @@ from .base import Target as Target
 from .base import alike as alike
 from .base import ranges as ranges
 from .prior import Prior as Prior
+from .prior import overall as overall
 from .prior import phase_prior as phase_prior
 from .reading import families as families
 from .reading import read_target as read_target

@@ -32,6 +32,7 @@ class Fold:
         learned: the pooling has weights of its own.
         tail: the tokens of the window that is not complete are always read; None where there is no such window.
         raw: how many of the newest tokens are read raw as well, the query's own included; None for all that wait.
+        bias: the pooling has a position bias, so that a phase prior can be read from the weights.
     """
 
     does: Does
@@ -42,6 +43,7 @@ class Fold:
     learned: bool = False
     tail: bool | None = None
     raw: int | None = None
+    bias: bool = False
 
     @property
     def unread(self) -> int:
@@ -56,7 +58,7 @@ class Fold:
         windows = (
             {} if self.grid is None else {n: getattr(self.grid, n) for n in ("width", "stride", "shift")}
         )
-        facts = ("does", "anchor", "reach", "exact", "learned", "tail", "raw")
+        facts = ("does", "anchor", "reach", "exact", "learned", "tail", "raw", "bias")
         return {**windows, **{name: getattr(self, name) for name in facts}}
 
 

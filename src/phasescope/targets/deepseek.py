@@ -28,7 +28,10 @@ def read_v4(fields: Fields) -> Reading:
     fields.assumed += [f"compress_rates.{text}" for text in rates.assumed]
     window = fields.whole("sliding_window", default=128)
     topk = fields.whole("index_topk", default=512)
-    kinds = fields.kinds(count, (SLIDING, CSA, HCA), lambda: _v4_kinds(fields, count, csa, hca))
+    legacy = "compress_ratios" in fields
+    kinds = fields.kinds(
+        count, (SLIDING, CSA, HCA), lambda: _v4_kinds(fields, count, csa, hca), assumed=not legacy
+    )
     folds = {
         SLIDING: (),
         CSA: (_entries(WindowGrid(2 * csa, csa, csa), window),),
@@ -53,14 +56,15 @@ def read_v4(fields: Fields) -> Reading:
 
 def _entries(grid: WindowGrid, window: int) -> Fold:
     """Pooled with a learned gate, read beside the raw tokens of a sliding window."""
-    return Fold("pooled content", grid, "slot", window, exact=False, learned=True, tail=True, raw=window)
+    return Fold(
+        "pooled content", grid, "slot", window, exact=False, learned=True, tail=True, raw=window, bias=True
+    )
 
 
 def _v4_kinds(fields: Fields, count: int, csa: int, hca: int) -> list[str]:
     """From the older per-layer ratios, or DeepSeek-V4-Pro's schedule: two HCA layers, then HCA and CSA in turn."""
     ratios = fields.wholes("compress_ratios")
     if ratios is None:
-        fields.assumed.append("layer_types = the schedule of DeepSeek-V4-Pro")
         turns = [CSA if place % 2 else HCA for place in range(max(count - 2, 0))]
         return [HCA] * min(count, 2) + turns
     if len(ratios) < count:

@@ -89,7 +89,7 @@ class Fields:
             raise self._refused(name, value, "an object with fields of its own")
         return Fields(value, f"{self.source}: {name}")
 
-    def layers(self, name: str = "num_hidden_layers", *, default: int) -> int:
+    def layers(self, name: str = "num_hidden_layers", default: int = 32) -> int:
         """The number of layers."""
         found = self.whole(name, default=default)
         if found > MOST_LAYERS:
@@ -104,6 +104,7 @@ class Fields:
         *,
         name: str = "layer_types",
         renamed: Mapping[str, str] | None = None,
+        assumed: bool = True,
     ) -> list[str]:
         """The kind of every layer; further entries, which describe layers for drafting, are left out.
 
@@ -113,12 +114,14 @@ class Fields:
             default: the kinds that `transformers` gives where the config is silent.
             name: the field.
             renamed: older names of kinds, and what they are called now.
+            assumed: the default is the class's own schedule, and not made from another field of the config.
 
         Raises:
             UsageError: for too few kinds, or one that the family does not have.
         """
         value = self.values.get(name)
         if value is None:
+            self.assumed += [f"{name} = the class's own schedule"] if assumed else []
             return list(default())[:layers]
         if not isinstance(value, list | tuple) or not all(isinstance(kind, str) for kind in value):
             raise self._refused(name, value, "a list of names")

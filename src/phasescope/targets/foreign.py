@@ -57,14 +57,17 @@ def read_minicpm(fields: Fields) -> Reading:
     best = sparse.whole("topk", default=64)
     window = sparse.whole("window_size", default=2048, least=0)
     fields.assumed += [f"sparse_config.{text}" for text in sparse.assumed]
-    read = block * best + window
-    reach = read if dense is None else max(dense, read) if dense > 0 else read
+    reach = max(dense or 0, block * best)
     folds = (
         Fold("selection", WindowGrid(size, stride), "slot", reach, tail=True),
         Fold("selection", WindowGrid(block, block), "slot", reach, tail=True),
     )
     mixers = fields.kinds(
-        count, ("minicpm4", "lightning-attn"), lambda: ["minicpm4"] * count, name="mixer_types"
+        count,
+        ("minicpm4", "lightning-attn"),
+        lambda: ["minicpm4"] * count,
+        name="mixer_types",
+        assumed=False,
     )
     layers = tuple(Layer(i, kind, folds if kind == "minicpm4" else ()) for i, kind in enumerate(mixers))
     note = f"the newest {window:,} tokens and the first blocks are always read; contents are nowhere pooled"
@@ -79,7 +82,7 @@ def read_seerattention(fields: Fields) -> Reading:
     count = fields.layers(default=32)
     block = fields.whole("seerattn_gate_block_size", default=64)
     method = fields.word("seerattn_sparsity_method", default="threshold")
-    budget = fields.whole("seerattn_token_budget", default=2048) if method == "token_budget" else block
+    budget = fields.whole("seerattn_token_budget", default=2048) if method == "token_budget" else None
     fold = Fold("selection", WindowGrid(block, block), "slot", budget, learned=True, tail=True)
     note = "only under SeerAttention's own code; transformers itself loads this checkpoint as a dense model"
     return Reading(tuple(Layer(i, "seerattention", (fold,)) for i in range(count)), "", (note,))

@@ -23,7 +23,9 @@ _DENSE = """
     qwen2_vl qwen2_vl_text qwen3 qwen3_moe qwen3_vl qwen3_vl_moe qwen3_vl_moe_text qwen3_vl_text rembert roberta
     roberta-prelayernorm roc_bert roformer sarvam_mla sarvam_moe seed_oss smollm3 smolvlm solar_open squeezebert
     stablelm starcoder2 switch_transformers t5 t5gemma t5gemma2 tapas trocr ultrabert ultravbert umt5 vaultgemma
-    whisper xglm xlm xlm-roberta xlm-roberta-xl xlnet xmod youtu
+    whisper xglm xlm xlm-roberta xlm-roberta-xl xlnet xmod youtu ernie4_5_vl_moe_text glm4v_moe_text glm4v_text
+    glm_ocr glm_ocr_text granite4_vision_text granite_docling_text hunyuan_vl_text molmo2_text paddleocr_vl_text
+    qwen2_5_omni_text qwen3_omni_moe_text muse_spark_text muse_glimmer_text moss_transcribe_diarize deepseek_ocr2_text
 """
 DENSE = tuple(_DENSE.split())
 """Model types of `transformers` 5.24 whose attention reads every token, or a sliding window of them."""

@@ -67,7 +67,9 @@ def read_glm5_next(fields: Fields) -> Reading:
         lambda: [LINEAR if i % 4 != 3 else INDEXED for i in range(count)],
         renamed=OLDER,
     )
-    fold = Fold("selection", WindowGrid(pool, pool), "first real token", budget, learned=True, tail=tail)
+    fold = Fold(
+        "selection", WindowGrid(pool, pool), "first real token", budget, learned=True, tail=tail, bias=True
+    )
     layers = _with(kinds, fold if pool > 1 else None)
     indexed = tuple(layer.index for layer in layers if layer.folds)
     holes: tuple[Hole, ...] = ()
@@ -111,6 +113,7 @@ def read_minimax_m3(fields: Fields) -> Reading:
         count,
         (sparse, FULL),
         lambda: [sparse if flag else FULL for flag in often] if often is not None else [FULL] * count,
+        assumed=often is None,
     )
     if len(kinds) < count:
         raise older.refused("sparse_attention_freq", f"{len(kinds)} flags", f"one per layer, {count} in all")

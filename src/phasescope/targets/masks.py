@@ -24,7 +24,10 @@ def read_llama4(fields: Fields) -> Reading:
         every = fields.whole("no_rope_layer_interval", default=4)
         rotary = [int((place + 1) % every != 0) for place in range(count)]
     kinds = fields.kinds(
-        count, (CHUNKED, FULL), lambda: [CHUNKED if flag and chunk is not None else FULL for flag in rotary]
+        count,
+        (CHUNKED, FULL),
+        lambda: [CHUNKED if flag and chunk is not None else FULL for flag in rotary],
+        assumed=False,
     )
     if len(kinds) < count:
         raise fields.refused("no_rope_layers", f"{len(kinds)} flags", f"one per layer, {count} in all")
@@ -49,7 +52,8 @@ def read_big_bird(fields: Fields) -> Reading:
     Source: `transformers` 5.24, models/big_bird and bigbird_pegasus: up to (5 + 2 · random blocks) · block size tokens
         the model switches to full attention, and so does a decoder with a cache.
     """
-    count = fields.layers("encoder_layers" if "encoder_layers" in fields else "num_hidden_layers", default=12)
+    encoder = fields.values.get("model_type") == "bigbird_pegasus"
+    count = fields.layers(*(("encoder_layers", 16) if encoder else ("num_hidden_layers", 12)))
     kind = fields.word("attention_type", default="block_sparse", known=("block_sparse", "original_full"))
     if kind == "original_full":
         return Reading((), "attention_type is original_full: full attention")

@@ -47,7 +47,10 @@ def _fold(grid: WindowGrid, anchor: Anchor, tail: int, learned: bool, raw: int |
     """Nothing depends on the grid before the first window is complete; a longer tail keeps all tokens readable."""
     before = grid.closes(0)
     reach = max(tail, before)
-    return Fold("pooled content", grid, anchor, reach, reach == before, learned, tail=True, raw=raw)
+    bias = learned and anchor != "content"
+    return Fold(
+        "pooled content", grid, anchor, reach, reach == before, learned, tail=True, raw=raw, bias=bias
+    )
 
 
 def _notes(dynamic: bool, stride: int, tail: int, settings: Any) -> tuple[str, ...]:

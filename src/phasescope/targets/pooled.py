@@ -62,8 +62,8 @@ def read_funnel(fields: Fields) -> Reading:
 def read_canine(fields: Fields) -> Reading:
     """Characters are read in local blocks, then a convolution of stride `downsampling_rate` makes molecules.
 
-    Source: `transformers` 5.24, models/canine: the first molecule is replaced by the first character, and the last
-        molecule is dropped to keep the length.
+    Source: `transformers` 5.24, models/canine: the first character takes the first place, and the last molecule is
+        dropped to keep the length.
     """
     count = fields.layers(default=12)
     rate, block = (
@@ -76,8 +76,8 @@ def read_canine(fields: Fields) -> Reading:
     layers = (Layer(0, "local characters", (local,)), *deep, Layer(count + 1, "characters from molecules"))
     hole = Hole(
         tuple(layer.index for layer in deep),
-        f"the last {rate} characters are in no molecule, as the first character takes a place; only the last layer "
-        "reads them",
+        f"the last {rate} to {2 * rate - 1} characters are in no molecule, as the first character takes a place; only "
+        "the shallow layers read them",
     )
     return Reading(
         layers, "", ("layer 0 and the last are the shallow character layers around the encoder",), (hole,)

@@ -6,7 +6,8 @@ Shape suffixes: W window slots, P phases, C channels, H heads.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,16 +105,34 @@ def phase_prior(folder: Path, target: Target) -> tuple[Prior, ...]:
     for name in sorted(weights.files, key=_order):
         match = NAMES.search(name)
         layer = by_layer.get(int(match[1])) if match else None
-        grids = [fold.grid for fold in layer.folds if fold.learned and fold.grid is not None] if layer else []
+        grids = [fold.grid for fold in layer.folds if fold.bias and fold.grid is not None] if layer else []
         if layer is not None and grids:
             role = "indexer" if "indexer" in name else "entries"
             found += _priors(layer.index, name, role, grids, weights.read(name), weights.files[name])
     return tuple(found)
 
 
-def _order(name: str) -> tuple[int, str]:
+def overall(priors: Sequence[Prior]) -> Iterator[tuple[Prior, int]]:
+    """The mean over layers and heads, for entries and indexer apart and for each grid, with how many it is of."""
+    groups: dict[tuple[str, int, int], list[Prior]] = {}
+    for one in priors:
+        groups.setdefault((one.role, one.grid.width, one.grid.stride), []).append(one)
+    for same in groups.values():
+        yield (
+            replace(
+                same[0],
+                slots=tuple(np.mean([one.slots for one in same], axis=0).tolist()),
+                phases=tuple(np.mean([one.phases for one in same], axis=0).tolist()),
+                channel_spread=float(np.mean([one.channel_spread for one in same])),
+            ),
+            len(same),
+        )
+
+
+def _order(name: str) -> tuple[int, bool, str]:
+    """By layer, what is read before what is chosen."""
     match = NAMES.search(name)
-    return (int(match[1]) if match else -1, name)
+    return (int(match[1]) if match else -1, "indexer" in name, name)
 
 
 def _priors(

@@ -40,14 +40,13 @@ def read_target(path: str | Path) -> Target:
 def _config_file(path: str | Path) -> Path:
     given = Path(path)
     try:
-        if given.is_dir():
-            if (given / "config.json").is_file():
-                return given / "config.json"
-            raise UsageError(f"{path} holds no config.json; give a checkpoint's folder")
-        if given.is_file():
-            return given
-    except (OSError, ValueError) as error:
+        folder, file = given.is_dir(), given.is_file()
+    except (OSError, ValueError) as error:  # too long, or a NUL in it
         raise UsageError(f"cannot read {str(path)[:80]!r}: {error!s:.80}") from None
+    if folder and not (given / "config.json").is_file():
+        raise UsageError(f"{path} holds no config.json; give a checkpoint's folder")
+    if folder or file:
+        return given / "config.json" if folder else given
     if HUB_NAME.fullmatch(str(path)):
         return _from_hub(str(path))
     raise UsageError(

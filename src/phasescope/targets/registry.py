@@ -327,10 +327,10 @@ def _target(kind: str, family: Family, fields: Fields) -> Target:
     reading = family.read(fields)
     without = reading.without if not any(layer.folds for layer in reading.layers) else ""
     notes = reading.notes
-    if fields.assumed and not without:
+    if fields.assumed:
         notes = (
             *notes,
-            f"not in this config, so transformers' default is taken: {'; '.join(fields.assumed)}",
+            f"not in this config, so transformers' default is taken: {'; '.join(dict.fromkeys(fields.assumed))}",
         )
     target = Target(kind, family.name, reading.layers, without, notes, (), fields.source, reading.holes)
     return target if target.folds or without else replace(target, without="dense attention")
@@ -343,7 +343,7 @@ def _suspicious(config: Mapping[str, Any], prefix: str = "") -> list[str]:
         if isinstance(value, dict):
             if not prefix:
                 found += _suspicious(value, f"{name}.")
-        elif SUSPICIOUS.search(name) and value not in (None, False):
+        elif SUSPICIOUS.search(str(name)) and value not in (None, False):
             text = repr(value)
             found.append(f"{prefix}{name} = {text if len(text) <= 40 else text[:37] + '...'}")
     return found[:40]

@@ -176,7 +176,7 @@ def _numbers(data: bytes, dtype: str) -> Floats:
         half = np.frombuffer(data, "u1").astype("<u2") << 8
         return np.asarray(half.view("<f2"), np.float64)
     if dtype == "F8_E4M3":
-        return _e4m3()[np.frombuffer(data, "u1")]
+        return np.take(_e4m3(), np.frombuffer(data, "u1"))
     return np.frombuffer(data, {"F64": "<f8", "F32": "<f4", "F16": "<f2"}[dtype]).astype(np.float64)
 
 
