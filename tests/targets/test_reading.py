@@ -52,6 +52,11 @@ def test_a_path_that_holds_nothing_is_one_line(tmp_path: Path) -> None:
         assert len(str(caught.value)) < 400
 
 
+def hub(download: Any, endpoint: str = "http://localhost") -> SimpleNamespace:
+    """The hub's client, as far as it is used."""
+    return SimpleNamespace(hf_hub_download=download, constants=SimpleNamespace(ENDPOINT=endpoint))
+
+
 def test_a_name_on_the_hub_is_fetched_where_it_can_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,7 +68,7 @@ def test_a_name_on_the_hub_is_fetched_where_it_can_be(
         asked.append(given)
         return str(tmp_path / "config.json")
 
-    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=download))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub(download))
     assert read_target("owner/name").family == "MoBA (fla)"
     assert asked == [("owner/name", "config.json")]
 
@@ -74,10 +79,16 @@ def test_a_hub_that_cannot_be_asked_is_one_line(monkeypatch: pytest.MonkeyPatch)
     def download(*_: Any, **__: Any) -> str:
         raise ConnectionError("no route\nand a second line")
 
-    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=download))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub(download))
     with pytest.raises(UsageError, match=r"could not be fetched from the hub \(no route\)") as caught:
         read_target("owner/name")
     assert "\n" not in str(caught.value)
+    for proxy in ("http_proxy", "https_proxy", "all_proxy", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(proxy, raising=False)
+        monkeypatch.delenv(proxy.upper(), raising=False)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub(pytest.fail, "http://nowhere.invalid"))
+    with pytest.raises(UsageError, match="could not be fetched"):
+        read_target("owner/name")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(UsageError, match="without huggingface_hub"):
         read_target("owner/name")

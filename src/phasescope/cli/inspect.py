@@ -16,6 +16,7 @@ from .. import zoo
 from ..errors import UsageError
 from ..records import dump_json
 from ..targets import (
+    FLAT,
     Fold,
     Prior,
     Target,
@@ -121,7 +122,8 @@ def _show(target: Target, prior: Sequence[Prior], lacking: str) -> None:
     if prior:
         for mean, count in overall(prior):
             say(_favours(mean, count))
-        out.print(_priors(prior[:SHOWN_PRIORS]))
+        if max(one.channel_spread for one in prior) >= FLAT:
+            out.print(_priors(prior[:SHOWN_PRIORS]))
         if len(prior) > SHOWN_PRIORS:
             say(f"{len(prior) - SHOWN_PRIORS} further priors: --json has them all")
     elif lacking:

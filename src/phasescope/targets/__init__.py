@@ -6,6 +6,7 @@ from .base import Layer as Layer
 from .base import Target as Target
 from .base import alike as alike
 from .base import ranges as ranges
+from .prior import FLAT as FLAT
 from .prior import Prior as Prior
 from .prior import overall as overall
 from .prior import phase_prior as phase_prior

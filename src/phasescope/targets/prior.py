@@ -19,7 +19,7 @@ from .base import Target
 from .weights import Floats, Weights
 
 NAMES = re.compile(
-    r"(?:^|\.)layers\.(\d+)\.(?:.*\.)?"
+    r"(?:^|\.)layers\.(\d{1,6})\.(?:.*\.)?"
     r"(?:(?:compressor|pool|keys)\.(?:.*\.)?(?:position_bias|ape|slot_bias)|indexer\.index_kpool_compress_ape)$"
 )
 FLAT = 0.05

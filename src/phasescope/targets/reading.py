@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from ..errors import UsageError
 from ..records import read_json
@@ -57,13 +62,17 @@ def _config_file(path: str | Path) -> Path:
 def _from_hub(name: str) -> Path:
     """The config of a model on the hub; nothing else is fetched."""
     try:
-        from huggingface_hub import hf_hub_download
+        from huggingface_hub import constants, hf_hub_download
     except ImportError:
         raise UsageError(
             f"no folder {name!r}, and without huggingface_hub no way to fetch it; "
             "install it, or fetch config.json and give its path"
         ) from None
+    log = logging.getLogger("huggingface_hub")
+    level = log.level
+    log.setLevel(logging.CRITICAL)  # what went wrong is said once, below
     try:
+        _reachable(constants.ENDPOINT)
         return Path(hf_hub_download(name, "config.json", etag_timeout=10))
     except Exception as error:  # the client lets through what its HTTP library raises, and that changes
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -71,6 +80,18 @@ def _from_hub(name: str) -> Path:
             f"no folder {name!r}, and its config.json could not be fetched from the hub ({reason:.120}); "
             "fetch it yourself and give its path"
         ) from None
+    finally:
+        log.setLevel(level)
+
+
+def _reachable(endpoint: str) -> None:
+    """Find out at once that there is no network: the hub's client would try again for half a minute.
+
+    Raises:
+        OSError: if the host has no address; behind a proxy, or with the client set offline, it isn't looked for.
+    """
+    if not getproxies() and not os.environ.get("HF_HUB_OFFLINE"):
+        socket.getaddrinfo(urlsplit(endpoint).hostname, None)
 
 
 def families() -> Iterator[tuple[Family, Target]]:

@@ -68,7 +68,7 @@ class Weights:
         """The file of each tensor."""
         if (self.folder / INDEX).is_file():
             return dict(self._indexed())
-        singles = sorted(self.folder.glob("*.safetensors"))
+        singles = sorted(file for file in self.folder.glob("*.safetensors") if file.is_file())
         return {name: file for file in singles for name in self._header(file)}
 
     def read(self, name: str) -> Floats:
@@ -120,6 +120,8 @@ def _read_header(file: Path) -> dict[str, Slice]:
     """Every tensor of one file, checked against the file's size."""
     try:
         size = file.stat().st_size
+        if not file.is_file():  # a pipe would never end
+            raise UsageError(f"{file} is no file; fetch the checkpoint again")
         with file.open("rb") as opened:
             prefix = opened.read(8)
             length = int.from_bytes(prefix, "little")
