@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.backends.tiny_models import GRIDS, MODELS, VOCABULARY, deepseek_v4, ours, qwen3
+from tests.backends.tiny_models import GRIDS, MODELS, SHAPE, VOCABULARY, deepseek_v4, ours, qwen3
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from phasescope import Reply, Trial, UsageError, WindowGrid
 from phasescope.backends.prefixes import contexts
@@ -255,17 +255,36 @@ def test_the_digest_changes_with_a_weight_and_with_the_grid() -> None:
             [{"width": 8, "stride": 4, "shift": 0}, {"width": 8, "stride": 4, "shift": 2}],
         ),
         (lambda: ours(None), []),
-        (qwen3, None),
+        (qwen3, []),
+        (deepseek_v4, [{"width": 8, "stride": 4, "shift": 4}, {"width": 16, "stride": 16, "shift": 0}]),
     ],
 )
 def test_the_description_names_the_grids_that_are_known(made: Any, grids: Any) -> None:
-    """Distinct grids of our models, none of their full-attention twin, null for a foreign model."""
+    """Distinct grids of our models and of known foreign ones; none of dense ones."""
     described = backend(made()).describe()
     assert described["grids"] == grids
     json.dumps(described)
     assert backend(made(), grids=[WindowGrid(8, 4, 4)]).describe()["grids"] == [
         {"width": 8, "stride": 4, "shift": 4}
     ]
+
+
+def test_the_grids_of_a_foreign_model_that_no_family_knows_are_null() -> None:
+    """Unknown is not the same as none."""
+
+    class Brandnew(Qwen3Config):
+        model_type = "brandnew"
+
+    model = Qwen3ForCausalLM(Brandnew(**SHAPE, num_key_value_heads=2, intermediate_size=64))
+    assert backend(model).describe()["grids"] is None
+
+
+def test_fields_of_code_that_does_not_run_make_no_grid() -> None:
+    """A checkpoint for Activation Beacon that `transformers` loads is the dense model that it calls itself."""
+    model = Qwen3ForCausalLM(
+        Qwen3Config(**SHAPE, num_key_value_heads=2, intermediate_size=64, beacon_window=64, beacon_ratio=[4])
+    )
+    assert backend(model).describe()["grids"] == []
 
 
 def test_a_folder_without_safetensors_is_refused(tmp_path: Path) -> None:

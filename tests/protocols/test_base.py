@@ -25,6 +25,7 @@ def test_an_observation_carries_the_facts_of_trial_and_reply() -> None:
         "prompt_tokens": 4,
         "answer": 5,
         "text": None,
+        "rival_logprob": None,
         "score": 0.0,
         "candidate_score": 0.0,
         "logprob": -1.25,

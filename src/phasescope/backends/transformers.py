@@ -19,9 +19,9 @@ from torch import Tensor
 
 from ..errors import UsageError
 from ..grid import WindowGrid
-from ..models import CompressedQwen3Config
 from ..records import Reply, Trial
 from ..synthetic import RetrievalVocabulary
+from ..targets import read_config
 from ..tokens import Tokenizer
 from .prefixes import Context, Ids, contexts
 from .transformers_cache import branch, expanded, same_rows
@@ -47,7 +47,7 @@ class TransformersBackend:
         vocabulary: the ids from which synthetic prompts are built, or the checkpoint's folder to find them
             in when they are first asked for.
         name: what a report calls it.
-        grids: the window grids of its KV cache; by default those of our own models, unknown for others.
+        grids: the window grids of its KV cache; by default those that its config tells of, where a family knows it.
         max_tokens: the most tokens of context that one forward may hold, over all its rows; it bounds
             the memory. By default what fills 1 GiB of raw KV cache, and at most 65,536. A single prompt
             may be longer.
@@ -336,13 +336,12 @@ def _logprobs(logits: Tensor) -> Tensor:
 
 
 def _grids_of(config: Any) -> list[WindowGrid] | None:
-    """The distinct grids of one of our models, none for its full-attention twin; unknown for others."""
-    if config.model_type != CompressedQwen3Config.model_type:
+    """The distinct grids that the model's config tells of; none for a dense model, None where there is no saying."""
+    own_code = not type(config).__module__.startswith("transformers.")
+    try:
+        return read_config(config.to_dict(), own_code=own_code).known_grids
+    except UsageError:  # a config that its own class accepts is no reason to refuse the model
         return None
-    if config.plan is None:
-        return []
-    by_layer = config.plan.grids(config.num_hidden_layers, config.num_key_value_heads)
-    return list(dict.fromkeys(grid for grids in by_layer for grid in grids))
 
 
 def _stops_of(model: Any) -> frozenset[int]:

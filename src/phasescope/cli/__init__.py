@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from .. import __version__
 from ..errors import PhasescopeError
-from . import catalog, demo, measure, mitigate, pack, report, train
+from . import catalog, demo, inspect, measure, mitigate, pack, report, train
 
 app = typer.Typer(
     help="Measure, explain and remove phase sensitivity in long-context language models.",
@@ -37,14 +38,20 @@ def everywhere(
     """Measure, explain and remove phase sensitivity in long-context language models."""
 
 
-app.command("demo")(demo.demo)
-app.command("measure")(measure.measure)
-app.command("report")(report.report)
-app.command("train")(train.train)
-app.command("mitigate")(mitigate.mitigate)
-app.command("pack")(pack.pack)
-app.command("warn")(pack.warn)
-app.command("list")(catalog.list_names)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": demo.demo,
+    "inspect": inspect.inspect,
+    "measure": measure.measure,
+    "report": report.report,
+    "mitigate": mitigate.mitigate,
+    "pack": pack.pack,
+    "warn": pack.warn,
+    "train": train.train,
+    "list": catalog.list_names,
+}
+"""In the order in which the help lists them."""
+for name, command in COMMANDS.items():
+    app.command(name)(command)
 
 
 def main() -> None:

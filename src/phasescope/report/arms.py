@@ -57,10 +57,14 @@ class Arm:
 
 
 def common_stride(grids: Sequence[dict[str, Any]] | None) -> int | None:
-    """The least common multiple of the grids' strides; null without a grid that folds anything."""
-    strides = [int(grid["stride"]) for grid in grids or ()]
-    together = math.lcm(*strides) if strides else 1
-    return together if together > 1 else None
+    """The stride by which a model's results are folded; null without a grid that folds anything.
+
+    The least common multiple of the grids' strides, as long as a protocol's layouts visit all its phases; else
+    the smallest stride, whose windows are the most (DeepSeek-V4: 4, and not 128).
+    """
+    strides = [int(grid["stride"]) for grid in grids or () if grid["stride"] > 1]
+    together = math.lcm(*strides)
+    return (together if together <= DEFAULT_FOLD else min(strides)) if strides else None
 
 
 def read_arms(folders: Sequence[Path]) -> tuple[list[Arm], dict[str, dict[str, Any]]]:

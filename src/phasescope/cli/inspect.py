@@ -1,0 +1,230 @@
+"""`phasescope inspect`: which grids a checkpoint has, before anything is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from .. import zoo
+from ..errors import UsageError
+from ..records import dump_json
+from ..targets import (
+    FLAT,
+    Fold,
+    Prior,
+    Target,
+    alike,
+    families,
+    overall,
+    phase_prior,
+    ranges,
+    read_target,
+    technique,
+)
+
+SHOWN_PRIORS = 16
+MOST_BARS = 16
+BARS = "▁▂▃▄▅▆▇█"
+PIPED_WIDTH = 120
+COLUMNS = (
+    *(
+        "family",
+        "model types",
+        "config fields",
+        "windows",
+        "what the grid does",
+        "anchor",
+        "learned",
+        "reach",
+    ),
+    "tail read",
+)
+
+
+def inspect(
+    path: Annotated[
+        str | None,
+        typer.Argument(help="A checkpoint's folder, a config.json, a zoo name, or owner/name on the hub."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, as one JSON object.")] = False,
+    engine: Annotated[
+        str | None, typer.Option("--technique", help="A cache or engine technique in place of a checkpoint.")
+    ] = None,
+    table: Annotated[
+        bool, typer.Option("--families", help="The table of all families, as Markdown.")
+    ] = False,
+) -> None:
+    """Say which token grids a checkpoint has: strides, what they do, reach, phase prior and coverage holes."""
+    if sum((path is not None, engine is not None, table)) != 1:
+        raise UsageError("give a checkpoint, or --technique NAME, or --families: one of the three")
+    if table:
+        print("\n".join(family_rows()))
+        return
+    target = technique(engine).target if engine is not None else read_target(_place(str(path)))
+    prior, lacking = ((), "") if engine is not None else _prior(target)
+    if as_json:
+        described = {**target.describe(), "prior": [one.describe() for one in prior]}
+        print(dump_json(described | ({"prior_lacks": lacking} if lacking else {})), end="")
+        return
+    _show(target, prior, lacking)
+
+
+def family_rows() -> Iterator[str]:
+    """The families as rows of a Markdown table, each from the config that its family gives as an example."""
+    yield f"| {' | '.join(COLUMNS)} |"
+    yield f"|{'---|' * len(COLUMNS)}"
+    for family, target in families():
+        cells = [family.name, _types(family.types), family.fields or "–", *_summary(target)]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _place(path: str) -> str | Path:
+    return zoo.folder(path) if path in zoo.names() and not Path(path).exists() else path
+
+
+def _prior(target: Target) -> tuple[Sequence[Prior], str]:
+    """The phase prior, or why there is none to be read where there could be one."""
+    if not any(fold.bias for fold in target.folds):
+        return (), ""
+    folder = Path(target.source).parent
+    if not any(folder.glob("*.safetensors*")):
+        return (), f"no phase prior: {folder} holds no *.safetensors"
+    found = phase_prior(folder, target)
+    return found, "" if found else f"no phase prior: no position bias among the weights in {folder}"
+
+
+def _show(target: Target, prior: Sequence[Prior], lacking: str) -> None:
+    out = Console(highlight=False, markup=False, emoji=False)
+    if not out.is_terminal:
+        out.width = max(out.width, PIPED_WIDTH)
+
+    def say(text: str, style: str = "") -> None:
+        out.print(_plain(text), style=style, soft_wrap=True)
+
+    say(target.verdict, "bold")
+    known = f", read as {target.family}" if target.family not in ("", target.model_type) else ""
+    say(f"model type {target.model_type}{known}; {target.source}")
+    if target.folds:
+        out.print(_layers(target))
+        for hole in target.holes:
+            say(f"coverage hole in layers {ranges(hole.layers)}: {hole.why}", "bold")
+        if not target.holes:
+            say(
+                "no coverage hole: in every layer with a grid all tokens can be read, raw or through an entry"
+            )
+    if prior:
+        for mean, count in overall(prior):
+            say(_favours(mean, count))
+        if max(one.channel_spread for one in prior) >= FLAT:
+            out.print(_priors(prior[:SHOWN_PRIORS]))
+        if len(prior) > SHOWN_PRIORS:
+            say(f"{len(prior) - SHOWN_PRIORS} further priors: --json has them all")
+    elif lacking:
+        say(lacking)
+    for note in target.notes:
+        say(f"- {note}")
+    if target.status == "unknown":
+        say("fields that sound like a grid:" if target.suspicious else "no field sounds like a grid")
+        for field in target.suspicious:
+            say(f"  {field}")
+
+
+def _layers(target: Target) -> Table:
+    count = len(target.layers)
+    table = Table(title=f"{count} layer{'s' * (count != 1)}", title_justify="left", box=box.SIMPLE_HEAD)
+    for column in ("layers", "kind", "windows", "what the grid does", "counted from", "reach"):
+        table.add_column(column)
+    for layer, numbers in alike(target.layers):
+        first = [ranges(numbers), _plain(layer.kind)]
+        for fold in layer.folds or (None,):
+            table.add_row(*first, *(_cells(fold) if fold is not None else ("–", "no grid", "–", "–")))
+            first = ["", ""]
+    return table
+
+
+def _cells(fold: Fold) -> tuple[str, ...]:
+    windows = "by content" if fold.grid is None else str(fold.grid)
+    does = (
+        fold.does + (", learned" if fold.learned else "") + (", tail not read" if fold.tail is False else "")
+    )
+    return (windows, does, fold.anchor, _reach(fold))
+
+
+def _reach(fold: Fold) -> str:
+    if fold.reach is None:
+        return "not in the config"
+    return f"{fold.reach:,}" if fold.exact or not fold.reach else f"{fold.reach:,} (retrieval)"
+
+
+def _yes(value: bool | None) -> str:
+    return "–" if value is None else "yes" if value else "no"
+
+
+def _favours(mean: Prior, count: int) -> str:
+    """What the priors of one grid say together."""
+    of = f"phase prior of {count} {'bias' if count == 1 else 'biases'} on {mean.grid} ({mean.role})"
+    if not mean.favoured:
+        return f"{of}: flat on average; within a channel phases differ by {mean.channel_spread:.2f} of a fair share"
+    share = len(mean.phases)
+    best = ", ".join(f"{phase} (×{mean.phases[phase] * share:.2f})" for phase in mean.favoured[:4])
+    worst = min(range(share), key=lambda phase: mean.phases[phase])
+    return f"{of}: favours phase {best}; least {worst} (×{mean.phases[worst] * share:.2f})"
+
+
+def _priors(prior: Sequence[Prior]) -> Table:
+    table = Table(
+        title="weight of each phase with all content equal", title_justify="left", box=box.SIMPLE_HEAD
+    )
+    for column in ("layer", "of", "windows", "phases 0 …", "most", "least", "spread", "in a channel"):
+        table.add_column(column)
+    for one in prior:
+        head = "" if one.head is None else f", head {one.head}"
+        share = [weight * len(one.phases) for weight in one.phases]
+        ends = [f"{share.index(end)} ×{end:.2f}" for end in (max(share), min(share))]
+        spread = (f"{one.spread:.2f}", f"{one.channel_spread:.2f}")
+        table.add_row(str(one.layer), one.role + head, str(one.grid), _bars(share), *ends, *spread)
+    return table
+
+
+def _bars(share: Sequence[float]) -> str:
+    """One bar per phase, or per group of neighbouring phases where there are many."""
+    groups = min(len(share), MOST_BARS)
+    ends = [place * len(share) // groups for place in range(groups + 1)]
+    means = [sum(share[a:b]) / (b - a) for a, b in pairwise(ends)]
+    return "".join(BARS[round(mean / max(means) * (len(BARS) - 1))] for mean in means)
+
+
+def _types(types: Sequence[str]) -> str:
+    shown = ", ".join(types[:6])
+    return shown if len(types) <= 6 else f"{shown} and {len(types) - 6} more"
+
+
+def _summary(target: Target) -> list[str]:
+    """Strides and what follows, in the cells of a family's row."""
+    folds = target.folds
+    if target.status == "none":
+        return ["none", target.without, *["–"] * 4]
+
+    def each(value: Any) -> str:
+        return " · ".join(dict.fromkeys(value(fold) for fold in folds))
+
+    return [
+        each(lambda fold: "by content" if fold.grid is None else str(fold.grid)),
+        each(lambda fold: fold.does),
+        each(lambda fold: fold.anchor),
+        each(lambda fold: _yes(fold.learned)),
+        each(_reach),
+        each(lambda fold: _yes(fold.tail)),
+    ]
+
+
+def _plain(text: str) -> str:
+    """Without control characters, which a config could carry into a terminal."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
