@@ -87,7 +87,9 @@ def cover(position_N: Ints, stride: int, rng: np.random.Generator) -> Coverage:
     count_S = np.bincount(position_N % stride, minlength=stride).astype(np.int64)
     expected = total / stride
     if stride == 2:
-        return Coverage(stride, count_S, float(stats.binomtest(int(count_S[0]), total).pvalue), "exact binomial")
+        return Coverage(
+            stride, count_S, float(stats.binomtest(int(count_S[0]), total).pvalue), "exact binomial"
+        )
     uneven = float(((count_S - expected) ** 2).sum() / expected)
     if expected >= SMALL:
         return Coverage(stride, count_S, float(stats.chi2.sf(uneven, stride - 1)), "chi-squared")

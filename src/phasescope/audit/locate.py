@@ -53,7 +53,9 @@ class Locator:
                 if wanted:
                     raise UsageError(f"{name} needs a tokenizer; give one with --tokenizer")
         if self.chat and self.bos:
-            raise UsageError("--chat and --bos: a chat template brings its own first tokens; give one of the two")
+            raise UsageError(
+                "--chat and --bos: a chat template brings its own first tokens; give one of the two"
+            )
         if self.find is not None:
             try:
                 re.compile(self.find.replace("{needle}", "needle"))

@@ -32,7 +32,7 @@ def hidden_loss(share_S: Floats, bar: float) -> Floats:
 def blind_phases(share_S: Floats, bar: float) -> int:
     """At how many phases a model could be wholly blind, right at all others, and pass on average.
 
-        the largest K with  Σ of the K smallest shares ≤ 1 − bar
+    the largest K with  Σ of the K smallest shares ≤ 1 − bar
     """
     # Shares are counts over a total: a sum that is equal on paper must not fail by rounding.
     return int((np.cumsum(np.sort(share_S)) <= 1 - bar + 1e-12).sum())

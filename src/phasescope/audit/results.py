@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy import stats
@@ -153,7 +154,8 @@ def _effects(
     # The residuals at a phase of n samples have n − 1 degrees of freedom.
     residual_N = (score_N - rate_S[phase_N]) / np.sqrt(count_S * (count_S - 1.0))[phase_N]
     cell_N = group_N * stride + phase_N
-    deviation_CS = np.bincount(cell_N, residual_N, minlength=groups * stride).reshape(groups, stride)
+    sum_K = np.bincount(cell_N, residual_N, minlength=groups * stride)
+    deviation_CS = np.asarray(sum_K, dtype=np.float64).reshape(groups, stride)
     deviation_CS -= deviation_CS.mean(axis=1, keepdims=True)
     return Rates(rate_S - rate_S.mean(), count_S.astype(np.float64), deviation_CS)
 
@@ -209,12 +211,10 @@ def _basis(position_N: Ints) -> Floats:
     return left_NK[:, size_K > 1e-9 * size_K.max()]
 
 
-def _gram(
-    position_N: Ints, strides: Sequence[int], basis_NK: Floats
-) -> tuple[Floats, list[tuple[int, int]]]:
+def _gram(position_N: Ints, strides: Sequence[int], basis_NK: Floats) -> tuple[Floats, list[tuple[int, int]]]:
     """GᵀG of all strides' phase indicators without trend, and where each stride's block begins and ends."""
     ends = np.cumsum([0, *strides])
-    edges = [(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    edges = [(int(a), int(b)) for a, b in pairwise(ends)]
     gram_KK = np.zeros((int(ends[-1]), int(ends[-1])))
     for i, a in enumerate(strides):
         for j, b in enumerate(strides[: i + 1]):

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from ..errors import PhasescopeError
-from . import catalog, demo, measure, report, train
+from . import audit, catalog, demo, measure, report, train
 
 app = typer.Typer(
     help="Measure, explain and remove phase sensitivity in long-context language models.",
@@ -17,6 +17,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("audit")(audit.audit)
 app.command("demo")(demo.demo)
 app.command("measure")(measure.measure)
 app.command("report")(report.report)

@@ -104,7 +104,9 @@ class AbstractReader(ABC):
 
     def write(self, source: str, out: Path, columns: Columns, change: Change) -> None:
         """Write the file anew, with pads in some records and everything else as it was."""
-        raise UsageError(f"{source} holds answers, not a benchmark to be asked again; fix the benchmark's own file")
+        raise UsageError(
+            f"{source} holds answers, not a benchmark to be asked again; fix the benchmark's own file"
+        )
 
 
 def conversation(value: Any) -> tuple[Message, ...] | None:
@@ -114,7 +116,8 @@ def conversation(value: Any) -> tuple[Message, ...] | None:
     if not all(isinstance(message, Mapping) and "content" in message for message in value):
         return None
     return tuple(
-        {"role": str(message.get("role", "user")), "content": _content(message["content"])} for message in value
+        {"role": str(message.get("role", "user")), "content": _content(message["content"])}
+        for message in value
     )
 
 

@@ -58,7 +58,9 @@ class Generator(AbstractReader):
         except PhasescopeError:
             raise
         except Exception as error:  # whatever a user's code raises
-            raise UsageError(f"{source} raised {type(error).__name__}: {error}; correct the function") from None
+            raise UsageError(
+                f"{source} raised {type(error).__name__}: {error}; correct the function"
+            ) from None
 
     def write(self, source: str, out: Path, columns: Columns, change: Change) -> None:
         """As JSON lines: there is no file to write anew."""

@@ -31,7 +31,9 @@ class Inspect(AbstractReader):
         position=("metadata.token_position", "metadata.position", "metadata.needle_position"),
     )
     fixable = False
-    note = "inspect logs hold what was asked; tools, solvers and system messages may have added tokens in front."
+    note = (
+        "inspect logs hold what was asked; tools, solvers and system messages may have added tokens in front."
+    )
 
     def fits(self, source: str, first: Record | None) -> bool:
         """By its ending; a `.json` file has a log's two parts."""

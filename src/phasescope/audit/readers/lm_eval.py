@@ -22,7 +22,13 @@ class LmEval(JsonLines):
     """
 
     columns = Columns(
-        prompt=("arguments.gen_args_0.arg_0", "arguments.0.0", "arguments.0.arg_0", "doc.input", "doc.prompt"),
+        prompt=(
+            "arguments.gen_args_0.arg_0",
+            "arguments.0.0",
+            "arguments.0.arg_0",
+            "doc.input",
+            "doc.prompt",
+        ),
         needle=("doc.needle", "doc.outputs", "target", "doc.answer"),
         position=("doc.token_position_answer", "doc.position"),
     )

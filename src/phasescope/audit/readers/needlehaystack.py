@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..samples import Columns, Sample, at_path, position_of, score_of, short
 from ...errors import UsageError
+from ..samples import Columns, Sample, at_path, position_of, score_of, short
 from .base import Record, Row
 from .jsonl import JsonLines
 
