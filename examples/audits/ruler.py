@@ -11,6 +11,7 @@ of its files; the filler and with it the aliasing is the same.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -18,101 +19,8 @@ from phasescope.tokens import Tokenizer
 
 FILLER = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
 LENGTH, ANSWER, STEP = 4096, 128, 25  # tokens of prompt and answer, tokens of the answer, lines per step
-ADJECTIVES = tuple(
-    [
-        "able",
-        "bright",
-        "calm",
-        "dusty",
-        "eager",
-        "faint",
-        "gentle",
-        "hollow",
-        "icy",
-        "jolly",
-        "keen",
-        "lively",
-        "mellow",
-        "noisy",
-        "odd",
-        "plain",
-        "quick",
-        "ragged",
-        "salty",
-        "tidy",
-        "upbeat",
-        "vast",
-        "weary",
-        "young",
-        "zealous",
-        "abrasive",
-        "bewildered",
-        "cantankerous",
-        "disillusioned",
-        "exuberant",
-        "gargantuan",
-        "harmonious",
-        "incandescent",
-        "lackadaisical",
-        "meticulous",
-        "nonchalant",
-        "parsimonious",
-        "quizzical",
-        "resplendent",
-        "sanctimonious",
-        "truculent",
-        "ubiquitous",
-        "vivacious",
-        "whimsical",
-    ]
-)
-NOUNS = tuple(
-    [
-        "anchor",
-        "bridge",
-        "candle",
-        "door",
-        "engine",
-        "feather",
-        "garden",
-        "hammer",
-        "island",
-        "jacket",
-        "kettle",
-        "lantern",
-        "mirror",
-        "needle",
-        "orchard",
-        "pencil",
-        "quarry",
-        "river",
-        "saddle",
-        "table",
-        "umbrella",
-        "valley",
-        "window",
-        "yard",
-        "zipper",
-        "accordion",
-        "bureaucracy",
-        "chandelier",
-        "dromedary",
-        "encyclopedia",
-        "fluorescence",
-        "gazebo",
-        "hippopotamus",
-        "infrastructure",
-        "kaleidoscope",
-        "lighthouse",
-        "mezzanine",
-        "nightingale",
-        "periwinkle",
-        "radiosonde",
-        "tambourine",
-        "ventriloquist",
-        "wheelbarrow",
-        "xylophone",
-    ]
+ADJECTIVES, NOUNS = (
+    part.split() for part in Path(__file__).with_name("words.txt").read_text(encoding="utf-8").split("\n\n")
 )
 
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from phasescope.tokens import Tokenizer
 
-FILLER = "The grass is green. The sky is blue. The sun is yellow. Filler text for context padding. Here is some more text. "
+FILLER = "The grass is green. The sky is blue. The sun is yellow. "
+FILLER += "Filler text for context padding. Here is some more text. "
 QUESTION = "What is the special magic number mentioned in the text above?"
 LENGTHS, DEPTHS, TRIALS = (4096, 8192, 16384, 32768), (0.0, 0.25, 0.5, 0.75, 1.0), 3
 SPARE = 20  # tokens that the test leaves free

@@ -74,13 +74,16 @@ class AbstractReader(ABC):
         """The samples of one record, with the columns that were found in the first one."""
         record, where = row.record, row.where
         prompt = _value(record, columns.prompt)
+        needle = _value(record, columns.needle)
+        position = _value(record, columns.position)
+        score = _value(record, columns.score)
         return [
             Sample(
-                where=where,
-                prompt=conversation(prompt) or text_of(prompt),
-                needle=text_of(_value(record, columns.needle)),
-                position=position_of(_value(record, columns.position), where, "".join(columns.position)),
-                score=score_of(_value(record, columns.score), where, "".join(columns.score)),
+                where,
+                None if prompt is None else conversation(prompt) or text_of(prompt),
+                None if needle is None else text_of(needle),
+                None if position is None else position_of(position, where, columns.position[0]),
+                None if score is None else score_of(score, where, columns.score[0]),
             )
         ]
 
@@ -128,10 +131,14 @@ def _content(value: Any) -> str:
     return str(value or "")
 
 
-def _value(record: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+def _value(record: Record, path: tuple[str, ...]) -> Any:
     """The value at the one path that was found, None where this record lacks it."""
-    value = at_path(record, path[0]) if path else None
-    return None if not isinstance(value, str | int | float | list | tuple | dict) else value
+    if not path:
+        return None
+    if path[0] in record:
+        return record[path[0]]
+    value = at_path(record, path[0])
+    return None if value is ABSENT else value
 
 
 def parsed(line: bytes, path: str, number: int) -> Record:
@@ -141,7 +148,7 @@ def parsed(line: bytes, path: str, number: int) -> Record:
         BrokenRecordError: naming file and line.
     """
     try:
-        record = json.loads(line)
+        record = json.loads(line.decode())
     except (ValueError, RecursionError) as error:
         raise BrokenRecordError(
             f"{path}, line {number}: not JSON ({error}); restore the line or remove it"
