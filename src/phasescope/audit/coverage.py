@@ -18,6 +18,8 @@ STRIDES = (*range(2, 17), 32, 64, 128)
 SMALL = 5.0
 """Expected samples per phase below which the chi-squared distribution is not trusted (Cochran's rule)."""
 DRAWS = 9999
+CELLS = 200_000_000
+"""Multinomial counts drawn at most: a wide stride gets fewer draws."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,21 @@ def cover(position_N: Ints, stride: int, rng: np.random.Generator) -> Coverage:
     uneven = float(((count_S - expected) ** 2).sum() / expected)
     if expected >= SMALL:
         return Coverage(stride, count_S, float(stats.chi2.sf(uneven, stride - 1)), "chi-squared")
-    drawn_DS = rng.multinomial(total, np.full(stride, 1 / stride), size=DRAWS)
-    drawn_D = ((drawn_DS - expected) ** 2).sum(axis=1) / expected
-    p_value = (1 + int((drawn_D >= uneven - 1e-9).sum())) / (1 + DRAWS)
-    return Coverage(stride, count_S, p_value, f"{DRAWS:,} multinomial draws")
+    draws = min(DRAWS, CELLS // stride)
+    as_uneven = sum(
+        int((_uneven(total, stride, size, rng) >= uneven - 1e-9).sum()) for size in _sizes(draws, stride)
+    )
+    return Coverage(stride, count_S, (1 + as_uneven) / (1 + draws), f"{draws:,} multinomial draws")
+
+
+def _uneven(total: int, stride: int, draws: int, rng: np.random.Generator) -> Floats:
+    """chi² of so many draws of uniform counts."""
+    drawn_DS = rng.multinomial(total, np.full(stride, 1 / stride), size=draws)
+    chi2_D: Floats = ((drawn_DS - total / stride) ** 2).sum(axis=1) * stride / total
+    return chi2_D
+
+
+def _sizes(draws: int, stride: int) -> list[int]:
+    """Draws in handfuls that fit in memory."""
+    most = max(1, 5_000_000 // stride)
+    return [min(most, draws - start) for start in range(0, draws, most)]

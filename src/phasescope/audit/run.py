@@ -21,6 +21,8 @@ from .results import PhaseRates, Results, analyse_scores
 from .verdict import verdict
 
 SCHEMA = 1
+WIDEST = 65_536
+"""Largest stride that is looked at."""
 FEWEST = 20
 """Scores from which they are analysed."""
 
@@ -82,8 +84,8 @@ class Settings:
             if value is not None and not 0 < value <= 1:
                 raise UsageError(f"{name} {value:g} is outside 0 to 1; give an accuracy such as 0.9")
         for stride in self.strides or ():
-            if not 2 <= stride <= 2**20:
-                raise UsageError(f"--stride {stride} is outside 2 to {2**20:,}; give tokens per cache entry")
+            if not 2 <= stride <= WIDEST:
+                raise UsageError(f"--stride {stride} is outside 2 to {WIDEST:,}; give tokens per cache entry")
         if self.fix is not None and not self.chosen:
             raise UsageError(
                 "--fix needs to know what to balance; give --stride (it may be repeated) or --model"

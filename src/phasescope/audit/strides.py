@@ -39,12 +39,8 @@ def strides_of_model(model: str | Path) -> tuple[int, ...]:
 
 
 def _from_targets(model: str | Path) -> list[int]:
-    """Strides of the grids that `targets` reads."""
-    target = import_module(READER).read_target(model)
-    return [
-        int(getattr(grid, "stride", getattr(getattr(grid, "grid", None), "stride", 0)))
-        for grid in target.grids
-    ]
+    """Strides of the grids that `targets` reads, for every family that it knows."""
+    return [int(grid.stride) for grid in import_module(READER).read_target(model).grids]
 
 
 def _from_config(model: str | Path) -> list[int]:

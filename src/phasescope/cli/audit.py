@@ -46,7 +46,7 @@ def audit(
         list[int] | None,
         typer.Option(help="A stride to look at; may be repeated. Usually 2-16, 32, 64, 128."),
     ] = None,
-    model: Annotated[Path | None, typer.Option(help="A checkpoint whose strides are looked at too.")] = None,
+    model: Annotated[str | None, typer.Option(help="A checkpoint whose strides are looked at too.")] = None,
     bar_: Annotated[
         float, typer.Option("--bar", help="Mean accuracy from which the benchmark counts as passed.")
     ] = 0.9,
