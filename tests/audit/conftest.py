@@ -48,13 +48,18 @@ def byte_level(tmp_path_factory):
 @pytest.fixture(scope="session")
 def byte_fallback(tmp_path_factory):
     """A BPE with marked word beginnings and bytes for unknown characters, like Llama 2's."""
-    pieces = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *"abcdefghijklmnopqrstuvwxyz.", "▁a", "▁p"]
+    pieces = [
+        "<unk>",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        "▁",
+        *"abcdefghijklmnopqrstuvwxyz.",
+        "▁a",
+        "▁p",
+    ]
     pieces += ["▁pa", "▁pad", "▁t", "▁th", "▁the"]
     vocabulary = {piece: index for index, piece in enumerate(pieces)}
     merges = [("▁", "a"), ("▁", "p"), ("▁p", "a"), ("▁pa", "d"), ("▁", "t"), ("▁t", "h"), ("▁th", "e")]
-    fast = FastTokenizer(
-        models.BPE(vocabulary, merges, byte_fallback=True, unk_token="<unk>", fuse_unk=True)
-    )
+    fast = FastTokenizer(models.BPE(vocabulary, merges, byte_fallback=True, unk_token="<unk>", fuse_unk=True))
     fast.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     folder = tmp_path_factory.mktemp("byte-fallback")
     fast.save(str(folder / "tokenizer.json"))
@@ -74,7 +79,9 @@ def _folder(name):
     given = os.environ.get("PHASESCOPE_TOKENIZERS")
     if given and (Path(given) / name / FILES[0]).is_file():
         return Path(given) / name
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "phasescope" / "tokenizers" / name
+    cache = (
+        Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "phasescope" / "tokenizers" / name
+    )
     if not (cache / FILES[1]).is_file() and not _packed(name, cache):
         return None
     return cache

@@ -24,7 +24,7 @@ def test_a_filler_line_of_24_tokens_visits_one_phase_of_8(rng):
 
 
 def test_even_phases_count_in_full(rng):
-    """exp of the entropy is S; nothing is uneven."""
+    """Exp of the entropy is S; nothing is uneven."""
     found = cover(np.arange(800), 8, rng)
     assert found.visited == 8
     assert found.effective == pytest.approx(8)

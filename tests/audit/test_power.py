@@ -37,7 +37,9 @@ def test_a_bar_of_one_hides_nothing_that_is_visited():
     assert blind_phases(np.array([0.5, 0.5, 0.0]), 1.0) == 1
 
 
-@pytest.mark.parametrize(("count_S", "accuracy"), [([60] * 4, 0.9), ([100] * 8, 0.8), ([40, 200, 200, 200], 0.95)])
+@pytest.mark.parametrize(
+    ("count_S", "accuracy"), [([60] * 4, 0.9), ([100] * 8, 0.8), ([40, 200, 200, 200], 0.95)]
+)
 def test_the_detectable_loss_is_found_in_four_of_five_cases(count_S, accuracy):
     """Simulated with the test that it is meant for."""
     rng = np.random.default_rng(0)

@@ -15,6 +15,8 @@ from ...records import read_json
 from ..samples import ABSENT, Columns, Sample, at_path, score_of
 from .base import AbstractReader, Record, Row, file_of
 
+KEPT = ("input", "target", "metadata")
+
 
 class Inspect(AbstractReader):
     """One answered sample per record: `input`, `target`, `metadata`, `scores`.
@@ -42,7 +44,7 @@ class Inspect(AbstractReader):
         return source.lower().endswith(".json") and first is not None and {"eval", "samples"} <= first.keys()
 
     def rows(self, source: str, columns: Columns) -> Iterator[Row]:
-        """One record per sample, its epochs together under `epochs`."""
+        """One record per sample: what was asked, and each scorer's mean over its epochs under its name."""
         path = file_of(source)
         together: dict[str, Record] = {}
         places: dict[str, tuple[str, float]] = {}
@@ -51,32 +53,44 @@ class Inspect(AbstractReader):
             if name in together:
                 together[name]["epochs"].append(record.get("scores"))
             else:
-                kept = {key: record.get(key) for key in ("input", "target", "metadata")}
+                kept = {key: record.get(key) for key in KEPT}
                 together[name] = {**kept, "epochs": [record.get("scores")]}
                 places[name] = where, done
         for name, record in together.items():
-            yield Row(places[name][0], record, places[name][1])
+            where, done = places[name]
+            epochs = [scores for scores in record.pop("epochs") if isinstance(scores, dict)]
+            scorers = dict.fromkeys(scorer for scores in epochs for scorer in scores)
+            means = {
+                scorer: _mean([at_path(scores, f"{scorer}.value") for scores in epochs], scorer, where)
+                for scorer in scorers
+            }
+            yield Row(where, means | record, done)
 
     def samples(self, row: Row, columns: Columns) -> list[Sample]:
-        """One sample, scored by the mean over epochs."""
-        # The score's name is a scorer's, not a column's.
-        (sample,) = super().samples(row, replace(columns, score=()))
-        wanted = columns.score[0] if columns.score else None
-        scores = [_score(scores, wanted, row.where) for scores in row.record["epochs"]]
-        known = [score for score in scores if score is not None]
-        return [sample._replace(score=sum(known) / len(known) if known else None)]
+        """One sample; its score is the first scorer's unless one is named."""
+        if not columns.score:
+            first = next((scorer for scorer in row.record if scorer not in KEPT), None)
+            value = row.record.get(first) if first else None
+            inside = next(iter(value), None) if isinstance(value, dict) else None
+            path = () if first is None else (f"{first}.{inside}" if inside else first,)
+            columns = replace(columns, score=path)
+        return super().samples(row, columns)
 
 
-def _score(scores: Any, wanted: str | None, where: str) -> float | None:
-    if not isinstance(scores, dict) or not scores:
-        return None
-    name = wanted.partition(".")[0] if wanted else next(iter(scores))
-    value = at_path(scores, f"{name}.value")
-    if wanted and "." in wanted and isinstance(value, dict):
-        value = value.get(wanted.partition(".")[2])
-    elif isinstance(value, dict):
-        value = next(iter(value.values()), None)
-    return None if value is ABSENT or value == "NaN" else score_of(value, where, f"score {name}")
+def _mean(values: list[Any], scorer: str, where: str) -> Any:
+    """The mean score over epochs; of a score with several parts, by part."""
+    parts = [value for value in values if isinstance(value, dict)]
+    if parts:
+        names = dict.fromkeys(name for part in parts for name in part)
+        return {name: _mean([part.get(name) for part in parts], f"{scorer}.{name}", where) for name in names}
+    known = [
+        score
+        for value in values
+        if value is not ABSENT
+        and value != "NaN"
+        and (score := score_of(value, where, f"score {scorer}")) is not None
+    ]
+    return sum(known) / len(known) if known else None
 
 
 def _listed(path: Path) -> Iterator[tuple[str, float, Record]]:
