@@ -3,10 +3,10 @@
 from .coverage import STRIDES as STRIDES
 from .coverage import Coverage as Coverage
 from .coverage import cover as cover
+from .hidden import blind_phases as blind_phases
+from .hidden import detectable_loss as detectable_loss
+from .hidden import hidden_loss as hidden_loss
 from .locate import Locator as Locator
-from .power import blind_phases as blind_phases
-from .power import detectable_loss as detectable_loss
-from .power import hidden_loss as hidden_loss
 from .run import Audit as Audit
 from .run import Settings as Settings
 from .run import audit as audit

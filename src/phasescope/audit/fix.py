@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import UsageError
-from .balance import pads
 from .coverage import Ints
 from .locate import Locator
 from .padding import FAILED, Padder, pad_text
+from .pads import pads
 from .readers import AbstractReader, Pad
 from .reading import Placed, Report, batches, checksum
 from .samples import Columns, Sample

@@ -13,12 +13,12 @@ from ..errors import UsageError
 from ..records import dump_json, write_atomic
 from .coverage import STRIDES, Coverage, Floats, cover
 from .fix import Fix, fix, write_pads
+from .hidden import blind_phases, detectable_loss, hidden_loss
 from .locate import Locator
-from .power import blind_phases, detectable_loss, hidden_loss
 from .readers import reader_for
 from .reading import Placed, Report, read
 from .results import PhaseRates, Results, analyse_scores
-from .verdict import verdict
+from .sentence import verdict
 
 SCHEMA = 1
 WIDEST = 65_536

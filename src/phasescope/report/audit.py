@@ -13,7 +13,7 @@ import numpy as np
 from ..audit.reading import Report
 from ..audit.results import PhaseRates, Results
 from ..audit.run import Audit, Settings, StrideAudit, audit, write
-from ..audit.verdict import COLUMNS, cells, table
+from ..audit.sentence import COLUMNS, cells, table
 from ..records import Finding, write_atomic
 from .canvas import Frame, box, drawing, element, line, text
 from .figures import Curve, Figure, residue_bars

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phasescope.audit.balance import MOST, common_period, pads
+from phasescope.audit.pads import MOST, common_period, pads
 from phasescope.errors import UsageError
 
 

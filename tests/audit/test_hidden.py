@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from phasescope.audit.power import blind_phases, detectable_loss, hidden_loss
+from phasescope.audit.hidden import blind_phases, detectable_loss, hidden_loss
 
 
 def test_a_model_at_the_hidden_loss_just_passes():
