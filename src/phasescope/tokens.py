@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from jinja2 import TemplateError
+from jinja2 import Template, TemplateError
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer as FastTokenizer
@@ -145,13 +145,14 @@ class Tokenizer:
         if self.template is None:
             raise UsageError(f"{self.name} has no chat template; use a completion prompt")
         try:
-            return str(
-                _environment()
-                .from_string(self.template)
-                .render(messages=messages, add_generation_prompt=True, **self.special)
-            )
+            return str(self._compiled.render(messages=messages, add_generation_prompt=True, **self.special))
         except (TemplateError, TypeError, KeyError, AttributeError) as error:
             raise UsageError(f"the chat template of {self.name} fails: {error}") from None
+
+    @cached_property
+    def _compiled(self) -> Template:
+        """The template, compiled once: that takes longer than to render a message."""
+        return _environment().from_string(self.template or "")
 
     def words(self) -> Iterator[tuple[int, str]]:
         """Tokens that are a blank and a lower-case word of two letters or more, and survive, by id."""

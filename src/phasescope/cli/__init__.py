@@ -12,7 +12,7 @@ from rich.console import Console
 
 from .. import __version__
 from ..errors import PhasescopeError
-from . import catalog, demo, inspect, measure, mitigate, pack, report, train
+from . import audit, catalog, demo, inspect, measure, mitigate, pack, report, train
 
 app = typer.Typer(
     help="Measure, explain and remove phase sensitivity in long-context language models.",
@@ -43,6 +43,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "inspect": inspect.inspect,
     "measure": measure.measure,
     "report": report.report,
+    "audit": audit.audit,
     "mitigate": mitigate.mitigate,
     "pack": pack.pack,
     "warn": pack.warn,

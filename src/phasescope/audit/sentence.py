@@ -1,0 +1,121 @@
+"""An audit in one sentence, and its numbers as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Row = tuple[int, int, int, float, int]
+"""Stride, visited phases, phases at which a model may be blind, largest hidden loss, samples."""
+SHOWN = 3
+"""Strides that the sentence names at most."""
+
+
+def verdict(
+    rows: Sequence[Row],
+    chosen: Sequence[int] | None,
+    bar: float,
+    found: tuple[int | None, float | None] | None = None,
+) -> str:
+    """What a benchmark visits, and what it would let pass.
+
+    Of the strides that the user names every one is spoken of, up to three; of the usual ones the smallest
+    with a phase that is never visited, or else the smallest at which a model may be blind somewhere.
+
+    Args:
+        rows: one per stride, by stride.
+        chosen: strides that the user named; None for the usual ones.
+        bar: accuracy from which the benchmark counts as passed.
+        found: period and p of the scores; None where there are none.
+    """
+    named = [row for row in rows if chosen and row[0] in chosen] or [_worst(rows)]
+    # Those with most to hide come first.
+    named = sorted(named, key=lambda row: (row[1] == row[0], -row[2] / row[0]))[:SHOWN]
+    words = "; ".join(_sentence(row, bar) for row in named)
+    if not chosen and all(visited == stride for stride, visited, *_ in rows):
+        stride = named[0][0]
+        words = f"visits every phase at all {len(rows)} strides; at stride {stride} {_would(named[0], bar)}"
+    return words + _scores(found)
+
+
+def _worst(rows: Sequence[Row]) -> Row:
+    # More phases than samples says nothing about the benchmark's layout.
+    fair = [row for row in rows if row[4] >= row[0]] or list(rows)
+    unvisited = [row for row in fair if row[1] < row[0]]
+    blind = [row for row in fair if row[2]]
+    return unvisited[0] if unvisited else blind[0] if blind else max(fair, key=lambda row: row[3])
+
+
+def _sentence(row: Row, bar: float) -> str:
+    stride, visited, *_ = row
+    return f"visits {visited} of {stride} phases at stride {stride}: {_would(row, bar)}"
+
+
+def _would(row: Row, bar: float) -> str:
+    _, _, blind, hidden, _ = row
+    if blind:
+        return f"a model blind at {blind} phase{'s' * (blind > 1)} would pass"
+    return (
+        f"a model that loses {100 * hidden:.0f} points at one phase would pass the bar of {100 * bar:.0f} %"
+    )
+
+
+def _scores(found: tuple[int | None, float | None] | None) -> str:
+    if found is None or found[1] is None:
+        return ""
+    period, p_value = found[0], found[1]
+    p = "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
+    if period is None:
+        return f"; its scores show no period ({p})"
+    return f"; its scores repeat every {period} tokens ({p})"
+
+
+COLUMNS = (
+    "stride",
+    "visited",
+    "samples per phase",
+    "p even",
+    "effective",
+    "hidden, points",
+    "blind phases",
+    "would see, points",
+)
+
+
+def cells(
+    stride: int,
+    visited: int,
+    counts: tuple[int, int],
+    p_value: float,
+    effective: float,
+    hidden: float,
+    blind: int,
+    detectable: Sequence[float | None],
+) -> tuple[str, ...]:
+    """One stride as text, in the order of `COLUMNS`."""
+    known = [loss for loss in detectable if loss is not None]
+    unseen = len(detectable) - len(known)
+    seen = f"{100 * min(known):.0f} to {100 * max(known):.0f}" if known else "none"
+    if known and f"{100 * min(known):.0f}" == f"{100 * max(known):.0f}":
+        seen = f"{100 * max(known):.0f}"
+    if known and unseen:
+        seen += f", {unseen} none"
+    low, high = counts
+    return (
+        str(stride),
+        f"{visited} of {stride}",
+        f"{low:,}" if low == high else f"{low:,} to {high:,}",
+        "< 0.001" if p_value < 0.001 else f"{p_value:.3f}",
+        f"{effective:.1f}",
+        f"{100 * hidden:.0f}",
+        str(blind),
+        seen,
+    )
+
+
+def table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Rows under their columns, as plain text."""
+    lines = [COLUMNS, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
+    )
