@@ -223,9 +223,7 @@ class _Asker:
         fields: tuple[Literal["prompt", "content"], ...] = ("prompt", "content")
         for field in fields:
             try:
-                told = await self.client.offer(
-                    "POST", "/tokenize", tokenize_body(self.model, field, SAMPLE)
-                )
+                told = await self.client.offer("POST", "/tokenize", tokenize_body(self.model, field, SAMPLE))
             except RefusedError:
                 continue
             tokens = told.get("tokens") if isinstance(told, dict) else None
