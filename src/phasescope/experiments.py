@@ -1,20 +1,29 @@
-"""The experiments that the command line names: measure models, run the demo, write a checkpoint's card."""
+"""The experiments that the command line names: measure models and servers, run the demo, write a checkpoint's card.
+
+Torch is imported only by what runs a model on this machine.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from . import zoo
-from .backends.transformers import TransformersBackend
-from .catalog import PROTOCOLS
+from .backends import Backend
+from .backends.openai import OpenAIBackend
+from .backends.openai_client import Limits
+from .catalog import BACKENDS, PROTOCOLS
 from .errors import UsageError
+from .grid import WindowGrid
+from .protocols import Protocol
 from .records import Finding, dump_json, read_json, write_atomic
 from .runner import Arm, read_run, run
 from .statistics import analyse
+from .tokens import Tokenizer
 
 Report = Callable[[int, int], None]
 DEMO_PROTOCOLS = ("prefix", "in_sequence")
@@ -69,17 +78,81 @@ def measure(
     """
     checkpoints = [checkpoint(model) for model in models]
     sizes["pairs"] = min(trained_pairs(folder) for _, folder in checkpoints) if pairs is None else pairs
-    asked = {name: PROTOCOLS.load(name)(**sizes) for name in protocols}
-    arms = []
-    for name, folder in checkpoints:
-        backend = TransformersBackend.load(
-            folder, name=name, device=device, trust_remote_code=trust_remote_code
-        )
-        arms += [
-            Arm(name if len(asked) == 1 else f"{name}/{label}", backend, protocol)
-            for label, protocol in asked.items()
-        ]
-    run(arms, out, seed, report)
+    asked = {name: protocol(name, None, **sizes) for name in protocols}
+    load = BACKENDS.load("transformers").load
+    backends = [
+        load(folder, name=name, device=device, trust_remote_code=trust_remote_code)
+        for name, folder in checkpoints
+    ]
+    run(arms_of(backends, asked), out, seed, report)
+
+
+def measure_server(
+    base_url: str,
+    models: Sequence[str],
+    protocols: Sequence[str],
+    out: Path,
+    *,
+    seed: int,
+    tokenizer: Path | None = None,
+    pairs: int | None = None,
+    report: Report = lambda done, total: None,
+    limits: Limits | None = None,
+    grids: Sequence[WindowGrid] | None = None,
+    sizes: dict[str, Any] | None = None,
+    **settings: Any,
+) -> None:
+    """Measure models behind an OpenAI-compatible server; an interrupted run goes on.
+
+    Args:
+        base_url: where the server is.
+        models: their names there; none for the only one that it has.
+        protocols: names of the protocol catalog.
+        out: the run folder.
+        seed: of every draw.
+        tokenizer: folder of the models' tokenizer.
+        pairs: records in a context; 64 by default.
+        report: told the trials that are done, and all.
+        limits: how fast the server is asked, and for how long.
+        grids: the window grids of the models' KV caches; none for a control, unknown by default.
+        sizes: further settings of the protocols: contexts, questions, residues, margin.
+        **settings: further settings of `OpenAIBackend`.
+
+    Raises:
+        UsageError: for unknown names, settings that do not fit, or a server that cannot be asked so.
+        ServerError: if the server is not reached, or stops answering.
+    """
+    own = None if tokenizer is None else Tokenizer.load(tokenizer)
+    given = {**(sizes or {}), "pairs": DEFAULT_PAIRS if pairs is None else pairs}
+    asked = {name: protocol(name, own, **given) for name in protocols}
+    backends = [
+        OpenAIBackend(base_url, model, own, limits=limits, grids=grids, **settings)
+        for model in models or [None]
+    ]
+    run(arms_of(backends, asked), out, seed, report)
+
+
+def protocol(name: str, tokenizer: Tokenizer | None, **settings: Any) -> Protocol:
+    """A protocol of the catalog; one of real text is given the tokenizer.
+
+    Raises:
+        UsageError: for an unknown name, settings that do not fit, or a text without a tokenizer.
+    """
+    kind: type[Protocol] = PROTOCOLS.load(name)
+    if "tokenizer" in {field.name for field in fields(kind)}:
+        if tokenizer is None:
+            raise UsageError(f"{name} asks about real text; name a tokenizer's folder with --tokenizer")
+        settings["tokenizer"] = tokenizer
+    return kind(**settings)
+
+
+def arms_of(backends: Sequence[Backend], protocols: dict[str, Protocol]) -> list[Arm]:
+    """Every backend under every protocol, named by the backend, and by the protocol where there are several."""
+    return [
+        Arm(backend.name if len(protocols) == 1 else f"{backend.name}/{label}", backend, asked)
+        for backend in backends
+        for label, asked in protocols.items()
+    ]
 
 
 def trained_pairs(folder: Path) -> int:

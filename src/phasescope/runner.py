@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -29,6 +30,9 @@ from .records import (
     read_log,
     write_atomic,
 )
+
+LOST = 64
+"""Trials of an arm after which, if none could be observed, nothing more is asked."""
 
 Report = Callable[[int, int], None]
 """Called with the trials that are done and the trials in all, after every batch."""
@@ -72,7 +76,9 @@ def run(arms: Sequence[Arm], out: Path, seed: int, report: Report = lambda done,
         report: told how far the run is.
 
     Raises:
-        UsageError: if the arms are not usable together, or the folder holds another run.
+        UsageError: if the arms are not usable together, the folder holds another run, or nothing of an arm
+            can be observed. In the last case a batch that shows it early is not kept, so that the same
+            command can ask it again.
     """
     names = [arm.name for arm in arms]
     if not names or len(set(names)) < len(names):
@@ -82,19 +88,50 @@ def run(arms: Sequence[Arm], out: Path, seed: int, report: Report = lambda done,
     sizes = [size for arm in arms for size in arm.protocol.batch_sizes()]
     kept = log.resume(sizes)
     done, total = 0, sum(sizes)
+    lost: dict[str, list[str] | None] = {arm.name: [] for arm in arms}
     report(0, total)
     for arm, batch in _batches(arms, seed):
         known = kept[done : done + len(batch)]
         if known:
             _check(known, arm, batch, log.path)
+            _count_lost(lost, arm.name, known)
         else:
             started, tokens = time.perf_counter(), arm.backend.tokens
             replies = arm.backend.answer(batch)
-            log.append(_line(arm, trial, reply) for trial, reply in zip(batch, replies, strict=True))
+            known = [_line(arm, trial, reply) for trial, reply in zip(batch, replies, strict=True)]
+            _count_lost(lost, arm.name, known)
+            if len(reasons := lost[arm.name] or []) >= LOST:
+                raise UsageError(
+                    f"{_all_lost(arm.name, reasons)}; this batch is not kept, give the command again"
+                )
+            log.append(known)
             cost = {"seconds": time.perf_counter() - started, "tokens": arm.backend.tokens - tokens}
             _log_timing(out, {"arm": arm.name, "cluster": batch[0].cluster, "trials": len(batch), **cost})
         done += len(batch)
         report(done, total)
+    for name, every in lost.items():
+        if every:
+            raise UsageError(f"{_all_lost(name, every)}; measure into another folder")
+
+
+def count_reasons(dropped: Iterable[str]) -> str:
+    """Reasons with how often they occur, the commonest first."""
+    return ", ".join(f"{reason} ({count:,})" for reason, count in Counter(dropped).most_common())
+
+
+def _count_lost(lost: dict[str, list[str] | None], arm: str, batch: Sequence[Observation | Dropped]) -> None:
+    """Collect the reasons of an arm of which nothing was observed yet; None once something was."""
+    reasons = lost[arm]
+    if reasons is None or any(isinstance(line, Observation) for line in batch):
+        lost[arm] = None
+    else:
+        reasons += [line.dropped for line in batch if isinstance(line, Dropped)]
+
+
+def _all_lost(arm: str, reasons: Sequence[str]) -> str:
+    return (
+        f"none of the {len(reasons):,} trials of {arm} could be observed: {count_reasons(reasons)}; mend that"
+    )
 
 
 def read_run(folder: Path) -> Run:

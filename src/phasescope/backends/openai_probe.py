@@ -126,8 +126,8 @@ class Capabilities:
         """What a terminal prints: ability and answer."""
         cache = {None: "not told", True: "reads cached prefixes", False: "caches nothing"}[self.caches]
         return [
-            ("server", self.server or "unknown"),
-            ("model", self.model),
+            ("server", _printable(self.server or "unknown")),
+            ("model", _printable(self.model)),
             ("context", f"{self.context:,} tokens" if self.context else "not told"),
             *_endpoint_lines("/v1/completions", self.completions),
             *_endpoint_lines("/v1/chat/completions", self.chat),
@@ -253,7 +253,8 @@ class _Asker:
             caches = bool(await self._see(endpoint, lambda answer: answer.cached_tokens))
         if caches is False:
             return caches, None
-        if caches and await self._see(endpoint, _reads_all, cache_prompt=False):
+        unread = await self._see(endpoint, _reads_all, cache_prompt=False) if caches else None
+        if unread:
             return caches, "cache_prompt"
         salted = await self._ask(endpoint, self._prompt(endpoint), cache_salt=secrets.token_hex(8))
         if salted is not None and (_reads_all(salted) if caches else server in SALTED):
@@ -425,6 +426,10 @@ class _Asker:
         answer = read_answer(await self.client.offer("POST", endpoint.path, body))
         self.names.append(answer.name)
         return answer
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def foreign(tokenizer: Tokenizer) -> str:
