@@ -125,10 +125,8 @@ def measure_server(
     own = None if tokenizer is None else Tokenizer.load(tokenizer)
     given = {**(sizes or {}), "pairs": DEFAULT_PAIRS if pairs is None else pairs}
     asked = {name: protocol(name, own, **given) for name in protocols}
-    backends = [
-        OpenAIBackend(base_url, model, own, limits=limits, grids=grids, **settings)
-        for model in models or [None]
-    ]
+    names: Sequence[str | None] = models or (None,)
+    backends = [OpenAIBackend(base_url, name, own, limits=limits, grids=grids, **settings) for name in names]
     run(arms_of(backends, asked), out, seed, report)
 
 

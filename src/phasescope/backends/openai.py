@@ -19,7 +19,7 @@ from ..grid import WindowGrid
 from ..records import NoReply, Reply, Trial
 from ..synthetic import RetrievalVocabulary
 from ..tokens import Tokenizer
-from .openai_client import Client, Limits, UnusableError, key_from, run
+from .openai_client import DEFECTS, Client, Limits, UnusableError, key_from, run
 from .openai_probe import Capabilities, Endpoint, forced_fields, probe, tokenize_body
 from .openai_replies import Answer, Lookup, forced_positions, read_answer
 
@@ -28,6 +28,7 @@ Asking = Literal["ids", "text", "chat"]
 WIDE = 1000
 """Log-probabilities per token that are asked for at first, of a server that would give a whole vocabulary."""
 
+ANOTHER = "the answer to another request"
 FEW = 20
 """The same where an answer has several tokens."""
 
@@ -99,8 +100,9 @@ class OpenAIBackend:
         self._top = top_logprobs
         self._vocabulary = vocabulary
         self._lookup = Lookup(tokenizer)
-        self._names: dict[str, str] = {}
-        self._tokenized: dict[tuple[str, int], bool] = {}
+        self._heard: dict[str, set[str]] = {}
+        self._disputed: set[str] = set()
+        self._tokenized: dict[tuple[str, int], asyncio.Future[bool]] = {}
         self._refuse_what_cannot_be_asked()
 
     def vocabulary(self) -> RetrievalVocabulary:
@@ -142,23 +144,37 @@ class OpenAIBackend:
             return await probe(client, model, self.tokenizer)
 
     async def _answer(self, trials: Sequence[Trial]) -> list[Reply | NoReply]:
-        """Workers take one unit after the other; a unit's trials are asked in order."""
+        """Ask all; a trial whose answer turns out to have been given to another one too is asked again."""
         replies: dict[int, Reply | NoReply] = {}
-        units = deque(self._units(trials))
+        units = self._units(trials)
+        async with self.client:
+            for _ in range(DEFECTS):
+                await self._work(trials, units, replies)
+                doubtful = [i for i in replies if self._heard[trials[i].digest] & self._disputed]
+                units = [[index] for index in doubtful]
+        replies |= dict.fromkeys(doubtful, NoReply(ANOTHER))
+        self._heard.clear()
+        self._tokenized.clear()
+        return [replies[index] for index in range(len(trials))]
+
+    async def _work(
+        self, trials: Sequence[Trial], units: Sequence[list[int]], replies: dict[int, Reply | NoReply]
+    ) -> None:
+        """Workers take one unit after the other, and ask its trials in order."""
+        waiting = deque(units)
 
         async def work() -> None:
-            while units:
-                for index in units.popleft():
+            while waiting:
+                for index in waiting.popleft():
+                    self._heard[trials[index].digest] = set()
                     replies[index] = await self._reply(trials[index])
 
-        async with self.client:
-            try:
-                async with asyncio.TaskGroup() as workers:
-                    for _ in range(min(self.client.limits.concurrency, len(units))):
-                        workers.create_task(work())
-            except ExceptionGroup as failed:
-                raise failed.exceptions[0] from None
-        return [replies[index] for index in range(len(trials))]
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(min(self.client.limits.concurrency, len(units))):
+                    workers.create_task(work())
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
 
     def _units(self, trials: Sequence[Trial]) -> list[list[int]]:
         """What one worker asks in order: a layout with all its questions where its prefix stays cached."""
@@ -234,11 +250,13 @@ class OpenAIBackend:
         self, endpoint: Endpoint, way: Asking, trial: Trial, answer: Answer, logprobs: bool
     ) -> None:
         """Raise `UnusableError` for an answer that lacks what this server's answers have."""
-        if (
-            endpoint.unique
-            and self._names.setdefault(answer.name or trial.digest, trial.digest) != trial.digest
-        ):
-            raise UnusableError("the answer to another request")
+        if endpoint.unique and answer.name:
+            self._heard[trial.digest].add(answer.name)
+            if self.client.names.setdefault(answer.name, trial.digest) != trial.digest:
+                # Which of the two it was meant for, nobody knows: both are asked again.
+                self._disputed.add(answer.name)
+                self._heard[trial.digest].remove(answer.name)
+                raise UnusableError(ANOTHER)
         if logprobs and not answer.positions and answer.text:
             raise UnusableError("log-probabilities missing")
         verified = self._verified_by(way)
@@ -258,8 +276,8 @@ class OpenAIBackend:
             # Layouts are what moves positions, so one text of each is compared.
             layout = (trial.cluster, trial.layout)
             if layout not in self._tokenized:
-                self._tokenized[layout] = await self._tokenizes_as_planned(trial)
-            return None if self._tokenized[layout] else "other tokens read than planned"
+                self._tokenized[layout] = asyncio.ensure_future(self._tokenizes_as_planned(trial))
+            return None if await self._tokenized[layout] else "other tokens read than planned"
         return None
 
     async def _tokenizes_as_planned(self, trial: Trial) -> bool:

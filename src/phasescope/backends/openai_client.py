@@ -95,6 +95,10 @@ class Client:
         key: sent as bearer token and shown nowhere.
         limits: how fast, and for how long.
 
+    Attributes:
+        requests, repeated: how many requests went out so far, and how many of them again.
+        names: the ids of answers so far, with what each of them answered.
+
     Raises:
         UsageError: if the address is none, or holds a user, a password or a query.
     """
@@ -105,6 +109,7 @@ class Client:
         self.host = httpx2.URL(self.root).netloc.decode()
         self.requests = 0
         self.repeated = 0
+        self.names: dict[str, str] = {}
         self._key = key
         self._slot = 0.0
         self._born = time.monotonic()
