@@ -64,7 +64,12 @@ class PlantedModel:
         value, position = records[ids[-1]]
         candidates = tuple(value for value, _ in records.values())
         context = hashlib.blake2b(repr(sorted(records)).encode(), digest_size=8).hexdigest()
-        trial = Trial(ids, (value,), candidates, position, f"{context}/{ids[-1]}", context, position)
+        return self.told(
+            Trial(ids, (value,), candidates, position, f"{context}/{ids[-1]}", context, position)
+        )
+
+    def told(self, trial: Trial) -> dict[int, float]:
+        """The log-probabilities of the right value and its rival."""
         (reply,) = self._planted.answer([trial])
-        told = dict(zip(candidates, reply.candidate_logprobs or (), strict=True))
+        told = dict(zip(trial.candidate_ids, reply.candidate_logprobs or (), strict=True))
         return {token: logprob for token, logprob in told.items() if logprob > RARE}

@@ -147,14 +147,14 @@ class OpenAIBackend:
         """Ask all; a trial whose answer turns out to have been given to another one too is asked again."""
         replies: dict[int, Reply | NoReply] = {}
         units = self._units(trials)
+        self._heard.clear()
+        self._tokenized.clear()
         async with self.client:
             for _ in range(DEFECTS):
                 await self._work(trials, units, replies)
                 doubtful = [i for i in replies if self._heard[trials[i].digest] & self._disputed]
                 units = [[index] for index in doubtful]
         replies |= dict.fromkeys(doubtful, NoReply(ANOTHER))
-        self._heard.clear()
-        self._tokenized.clear()
         return [replies[index] for index in range(len(trials))]
 
     async def _work(
