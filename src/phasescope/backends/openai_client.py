@@ -299,7 +299,7 @@ def server_root(base_url: str) -> str:
             "the base URL holds a user, a password or a query; give the plain address, and the key in an "
             "environment variable"
         )
-    if url.scheme not in ("http", "https") or not url.host:
+    if url.scheme not in ("http", "https") or not re.fullmatch(r"[\w.:%-]+", url.host):
         raise UsageError(f"base URL {base_url!r}: give an address such as http://localhost:8000/v1")
     return str(url).rstrip("/").removesuffix("/v1").rstrip("/")
 
