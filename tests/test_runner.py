@@ -169,6 +169,18 @@ def test_a_folder_of_another_run_is_refused_with_the_difference(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_a_folder_in_which_nothing_was_observed_yet_takes_another_run(tmp_path: Path) -> None:
+    """A command that failed before its first answer can be given again with what it lacked."""
+    with pytest.raises(UsageError, match="500 pairs"):
+        run([Arm("model", planted(), PrefixPadding(pairs=500, contexts=1))], tmp_path, seed=3)
+    run(arms(), tmp_path, seed=3)
+    assert [arm["name"] for arm in json.loads((tmp_path / "run.json").read_text())["arms"]] == [
+        "model",
+        "control",
+        "gaps",
+    ]
+
+
 def test_observations_of_other_trials_are_refused_with_both_digests(tmp_path: Path) -> None:
     """A log that was exchanged or edited is never continued."""
     run(arms(), tmp_path, seed=3)

@@ -85,12 +85,14 @@ class Fault:
         share: share of the prompts that it befalls, chosen by their hash.
         times: how often each of them, until it is answered; None for always.
         seconds: of a time-out, a drip, or the wait that a 429 names.
+        longer_than: it befalls only prompts of more tokens or characters than this.
     """
 
     kind: Kind
     share: float = 0.3
     times: int | None = 1
     seconds: float = 1.0
+    longer_than: int = 0
 
 
 @dataclass
@@ -102,6 +104,7 @@ class FakeServer:
         offers: what the server can do.
         tokenizer: needed for texts, and for names by text.
         fault: what goes wrong; may be exchanged while it runs.
+        listed: names in the model list.
         asked: path and body of every request so far.
         under_way: how many requests were under way at most at the same time.
     """
@@ -110,6 +113,7 @@ class FakeServer:
     offers: Offers = field(default_factory=Offers)
     tokenizer: Tokenizer | None = None
     fault: Fault | None = None
+    listed: list[str] = field(default_factory=lambda: ["planted"])
     asked: list[tuple[str, Json]] = field(default_factory=list)
     under_way: int = 0
 
@@ -153,9 +157,10 @@ class FakeServer:
 
     def befalls(self, body: Json) -> Fault | None:
         """Whether this request goes wrong."""
-        if self.fault is None:
+        prompt = body.get("prompt") or body.get("messages") or ""
+        if self.fault is None or len(prompt) <= self.fault.longer_than:
             return None
-        name = blake2b(repr(body.get("prompt", body.get("messages"))).encode(), digest_size=8).hexdigest()
+        name = blake2b(repr(prompt).encode(), digest_size=8).hexdigest()
         with self._lock:
             self._befallen[name] += 1
             again = self.fault.times is None or self._befallen[name] <= self.fault.times
@@ -331,7 +336,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """The model list."""
         if self._authorized():
-            self._send(200, {"object": "list", "data": [{"id": "planted", "owned_by": "phasescope"}]})
+            models = [{"id": name, "owned_by": "phasescope"} for name in self.fake.listed]
+            self._send(200, {"object": "list", "data": models})
 
     def do_POST(self) -> None:
         """Everything else, with its fault."""

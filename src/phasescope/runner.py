@@ -172,7 +172,7 @@ def _line(arm: Arm, trial: Trial, reply: Reply | NoReply) -> Observation | Dropp
 
 
 def _describe(arms: Sequence[Arm], out: Path, seed: int) -> None:
-    """Write run.json, or compare with the one that is there."""
+    """Write run.json, or compare with the one that is there; one without observations is nobody's run yet."""
     described = {
         "schema": SCHEMA,
         "seed": seed,
@@ -184,8 +184,9 @@ def _describe(arms: Sequence[Arm], out: Path, seed: int) -> None:
     }
     path = out / "run.json"
     given = json.loads(dump_json(described))
-    if not path.exists():
-        if (out / "observations.jsonl").exists():
+    log = out / "observations.jsonl"
+    if not path.exists() or not log.exists():
+        if log.exists():
             raise UsageError(f"{out} has observations without a run.json; use another run folder")
         write_atomic(path, dump_json(described))
         return

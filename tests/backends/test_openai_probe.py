@@ -170,8 +170,16 @@ def test_the_field_that_switches_the_prefix_cache_off_is_proven(
     assert (found.caches, found.uncached) == (caches, uncached)
 
 
+def test_the_model_is_named_unless_there_is_only_one() -> None:
+    """The line lists the choice."""
+    with FakeServer(Hashed(9), listed=["a/one", "two"]) as server:
+        with pytest.raises(UsageError, match=r"lists 2 models \(a/one, two\); name one with --model"):
+            probed(server)
+        assert probed(server, "two").model == "two"
+
+
 class Several(FakeServer):
-    """A server of two models; it answers neither completions nor chats."""
+    """A server that answers neither completions nor chats."""
 
     def answer(self, path: str, body: Any, fault: Any) -> Any:
         return 404, {"error": "no"}

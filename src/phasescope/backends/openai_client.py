@@ -27,6 +27,9 @@ LARGEST_BODY = 2**28
 DEFECTS = 3
 """How often a request is asked whose answers arrive whole but cannot be used."""
 
+OFFERS = 4
+"""How often something is asked for that a server may not offer."""
+
 RESUME = "finished batches are kept, the same command goes on from there"
 
 
@@ -152,7 +155,7 @@ class Client:
             ServerError: if it cannot be reached, or the key is not good.
         """
         try:
-            return await self._repeat(method, path, body, lambda answer: answer, min(4, self.limits.tries))
+            return await self._repeat(method, path, body, lambda answer: answer, OFFERS)
         except RefusedError as error:
             if error.status in (401, 403):
                 raise ServerError(self._refusal(error)) from None
