@@ -68,3 +68,18 @@ def test_an_impossible_grid_is_refused_in_one_line(arguments: tuple[int, ...], m
 def test_a_grid_prints_as_the_paper_writes_it() -> None:
     """W8/S4, with the shift only where there is one."""
     assert (str(WindowGrid(8, 4)), str(WindowGrid(8, 4, 4))) == ("W8/S4", "W8/S4+4")
+
+
+@pytest.mark.parametrize("grid", [WindowGrid(8, 4, 4), WindowGrid(12, 12), WindowGrid(1, 3)])
+def test_a_grid_reads_back_from_how_it_is_written(grid: WindowGrid) -> None:
+    """In either case, with blanks around."""
+    assert WindowGrid.parse(str(grid)) == WindowGrid.parse(f" {str(grid).lower()} ") == grid
+
+
+@pytest.mark.parametrize(
+    "text", ["", "8/4", "W8", "W8/S4+", "W8/S4+x", "W-8/S4", "W8/S4 W8/S4", "W٨/S4", f"W{10**20}/S4"]
+)
+def test_a_grid_written_otherwise_is_refused_with_an_example(text: str) -> None:
+    """One line."""
+    with pytest.raises(UsageError, match="write W8/S4, or W8/S4\\+4"):
+        WindowGrid.parse(text)

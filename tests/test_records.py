@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from phasescope import BrokenRecordError, Observation, Trial, UsageError
-from phasescope.records import ObservationLog, dump_json, read_json, read_log, write_atomic
+from phasescope.records import Dropped, ObservationLog, dump_json, read_json, read_log, write_atomic
 
 
 def observation(number: int) -> Observation:
@@ -70,6 +70,26 @@ def test_observations_read_back_as_they_were_written(tmp_path: Path) -> None:
     """Floats too come back to the last bit."""
     written(tmp_path / "log", 7)
     assert list(read_log(tmp_path / "log")) == [observation(number) for number in range(7)]
+
+
+def test_a_dropped_trial_reads_back_as_one_and_not_as_an_observation(tmp_path: Path) -> None:
+    """Whatever its reason says, and among observations that speak of dropping."""
+    lines = [
+        observation(0).model_copy(update={"text": 'it was "dropped": really', "block": 'a"dropped":b'}),
+        Dropped(arm="a", trial="0", cluster="c", block="b", layout=1, dropped='a "score":1 of \n none'),
+        observation(2),
+    ]
+    ObservationLog(tmp_path / "log").append(lines)
+    assert list(read_log(tmp_path / "log")) == lines
+    assert len((tmp_path / "log").read_bytes().splitlines()) == 3
+
+
+@pytest.mark.parametrize("change", [{"score": 1.0}, {"dropped": None}, {"layout": -1}])
+def test_a_dropped_trial_holds_no_score(change: dict[str, object]) -> None:
+    """It is counted, and nothing else."""
+    lost = Dropped(arm="a", trial="0", cluster="c", block="b", layout=1, dropped="lost")
+    with pytest.raises(ValidationError):
+        Dropped.model_validate(lost.model_dump() | change)
 
 
 def test_a_broken_line_before_the_last_is_named(tmp_path: Path) -> None:

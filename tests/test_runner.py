@@ -16,7 +16,7 @@ import pytest
 from phasescope import Reply, Trial, UsageError, WindowGrid
 from phasescope.backends import Planted
 from phasescope.protocols import InSequencePadding, PrefixPadding, QueryPadding
-from phasescope.records import read_log
+from phasescope.records import NoReply, read_log
 from phasescope.runner import Arm, read_run, run
 
 SMALL = {"pairs": 3, "contexts": 4}
@@ -169,6 +169,18 @@ def test_a_folder_of_another_run_is_refused_with_the_difference(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_a_folder_in_which_nothing_was_observed_yet_takes_another_run(tmp_path: Path) -> None:
+    """A command that failed before its first answer can be given again with what it lacked."""
+    with pytest.raises(UsageError, match="500 pairs"):
+        run([Arm("model", planted(), PrefixPadding(pairs=500, contexts=1))], tmp_path, seed=3)
+    run(arms(), tmp_path, seed=3)
+    assert [arm["name"] for arm in json.loads((tmp_path / "run.json").read_text())["arms"]] == [
+        "model",
+        "control",
+        "gaps",
+    ]
+
+
 def test_observations_of_other_trials_are_refused_with_both_digests(tmp_path: Path) -> None:
     """A log that was exchanged or edited is never continued."""
     run(arms(), tmp_path, seed=3)
@@ -220,6 +232,65 @@ def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"arm":"gaps"', '"arm":"holes"'))
     with pytest.raises(UsageError, match="names arm 'holes'"):
         read_run(tmp_path)
+
+
+class Lossy(Mortal):
+    """A planted backend that loses every trial of some layouts."""
+
+    def answer(self, trials: Sequence[Trial]) -> list[Reply | NoReply]:  # type: ignore[override]
+        """Answer what is not lost."""
+        told = zip(trials, super().answer(trials), strict=True)
+        return [NoReply("lost") if trial.layout in self.gone else reply for trial, reply in told]
+
+    gone: tuple[int, ...] = (3, 7)
+
+
+def test_lost_trials_stand_in_the_log_in_their_place_and_are_resumed_like_others(tmp_path: Path) -> None:
+    """They are read back apart from the observations, and not asked again."""
+    curve = {"grid": WindowGrid(4, 4), "curve": (0.9, 0.6, 0.3, 0.75)}
+    arm = [Arm("a", Lossy(**curve), PrefixPadding(**SMALL))]
+    run(arm, tmp_path / "whole", seed=0)
+    dying = Lossy(**curve)
+    dying.left = 2
+    with pytest.raises(InterruptionError):
+        run([Arm("a", dying, PrefixPadding(**SMALL))], tmp_path / "cut", seed=0)
+    run(arm, tmp_path / "cut", seed=0)
+    whole, cut = (tmp_path / name / "observations.jsonl" for name in ("whole", "cut"))
+    assert cut.read_bytes() == whole.read_bytes()
+    back = read_run(tmp_path / "cut")
+    assert {(line.layout, line.dropped) for line in back.dropped["a"]} == {(3, "lost"), (7, "lost")}
+    assert len(back.dropped["a"]) == 24
+    assert len(back.observations["a"]) == 288 - 24
+    asked = {trial.digest for batch in batches_of(PrefixPadding(**SMALL)) for trial in batch}
+    assert {line.trial for line in read_log(cut)} == asked
+
+
+def batches_of(protocol: PrefixPadding) -> Any:
+    """What a run with seed 0 asks."""
+    return protocol.batches(planted().vocabulary(), np.random.default_rng([0, *protocol.name.encode()]))
+
+
+def test_an_arm_of_which_nothing_can_be_observed_stops_early_and_keeps_nothing(tmp_path: Path) -> None:
+    """So that the same command asks again once the cause is gone; an arm that has something goes on."""
+    lost = Lossy(grid=WindowGrid(4, 4), curve=(0.9, 0.6, 0.3, 0.75))
+    lost.gone = tuple(range(24))
+    lost.left = 1
+    with pytest.raises(UsageError, match=r"none of the 72 trials of b could be observed: lost \(72\).*again"):
+        run(
+            [Arm("a", planted(), PrefixPadding(**SMALL)), Arm("b", lost, PrefixPadding(**SMALL))],
+            tmp_path,
+            seed=0,
+        )
+    assert {line.arm for line in read_log(tmp_path / "observations.jsonl")} == {"a"}
+
+
+def test_an_arm_too_small_to_stop_early_ends_in_the_same_line(tmp_path: Path) -> None:
+    """Its trials are in the log, so it is to be measured into another folder; also when asked once more."""
+    lost = Lossy(grid=WindowGrid(4, 4), curve=(0.9, 0.6, 0.3, 0.75))
+    lost.gone = (0, 1)
+    for _ in range(2):
+        with pytest.raises(UsageError, match=r"none of the 6 trials of a could be observed.*another folder"):
+            run([Arm("a", lost, PrefixPadding(pairs=3, contexts=1, residues=2))], tmp_path, seed=0)
 
 
 PLANTED = """

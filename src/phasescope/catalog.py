@@ -85,6 +85,7 @@ PROTOCOLS = Table(
 BACKENDS = Table(
     "backend",
     {
+        "openai": "phasescope.backends.openai:OpenAIBackend",
         "planted": "phasescope.backends.planted:Planted",
         "transformers": "phasescope.backends.transformers:TransformersBackend",
     },

@@ -19,3 +19,7 @@ class BrokenRecordError(PhasescopeError, ValueError):
 
 class MissingExtraError(PhasescopeError, ImportError):
     """A command needs a package that the base install leaves out; the message names the extra."""
+
+
+class ServerError(PhasescopeError):
+    """A server cannot be asked, or has stopped answering; what was finished is kept, and a run can go on."""

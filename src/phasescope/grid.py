@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import overload
+from typing import Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +88,21 @@ class WindowGrid:
         reach = position + self.shift
         first = max(0, -(-(reach - self.width + 1) // self.stride))
         return range(first, reach // self.stride + 1)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """A grid from how it is written: W8/S4, or W8/S4+4 with a shift.
+
+        Raises:
+            UsageError: for any other text.
+        """
+        written = re.fullmatch(
+            r"W(\d{1,9})/S(\d{1,9})(?:\+(\d{1,9}))?", text.strip(), re.IGNORECASE | re.ASCII
+        )
+        if written is None:
+            raise UsageError(f"grid {text!r}: write W8/S4, or W8/S4+4 with a shift of 4")
+        width, stride, shift = (int(number or 0) for number in written.groups())
+        return cls(width, stride, shift)
 
     def __str__(self) -> str:
         return f"W{self.width}/S{self.stride}" + (f"+{self.shift}" if self.shift else "")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -32,6 +32,9 @@ from .records import (
     write_atomic,
 )
 from .synthetic import RetrievalVocabulary
+
+LOST = 64
+"""Trials of an arm after which, if none could be observed, nothing more is asked."""
 
 Report = Callable[[int, int], None]
 """Called with the trials that are done and the trials in all, after every batch."""
@@ -83,7 +86,9 @@ def run(
         engine: who answers; by default this process, one batch after the other.
 
     Raises:
-        UsageError: if the arms are not usable together, or the folder holds another run.
+        UsageError: if the arms are not usable together, the folder holds another run, or nothing of an arm
+            can be observed. In the last case a batch that shows it early is not kept, so that the same
+            command can ask it again.
     """
     names = [arm.name for arm in arms]
     if not names or len(set(names)) < len(names):
@@ -113,21 +118,51 @@ def _answer(
     sizes = [size for arm in arms for size in arm.protocol.batch_sizes()]
     kept = log.resume(sizes)
     done, total = 0, sum(sizes)
+    lost: dict[str, list[str] | None] = {arm.name: [] for arm in arms}
     report(0, total)
     while done < len(kept):
         number, batch = next(plan)
-        _check(kept[done : done + len(batch)], arms[number], batch, log.path)
+        known = kept[done : done + len(batch)]
+        _check(known, arms[number], batch, log.path)
+        _count_lost(lost, arms[number].name, known)
         done += len(batch)
         report(done, total)
     asked: deque[Job] = deque()
     for answer in engine.answer(_noted(plan, asked)):
         number, trials = asked.popleft()
         arm = arms[number]
-        log.append(_line(arm, trial, reply) for trial, reply in zip(trials, answer.replies, strict=True))
+        lines = [_line(arm, trial, reply) for trial, reply in zip(trials, answer.replies, strict=True)]
+        _count_lost(lost, arm.name, lines)
+        if len(reasons := lost[arm.name] or []) >= LOST:
+            raise UsageError(f"{_all_lost(arm.name, reasons)}; this batch is not kept, give the command again")
+        log.append(lines)
         cost = {"seconds": answer.seconds, "tokens": answer.tokens}
         _log_timing(out, {"arm": arm.name, "cluster": trials[0].cluster, "trials": len(trials), **cost})
         done += len(trials)
         report(done, total)
+    for name, every in lost.items():
+        if every:
+            raise UsageError(f"{_all_lost(name, every)}; measure into another folder")
+
+
+def count_reasons(dropped: Iterable[str]) -> str:
+    """Reasons with how often they occur, the commonest first."""
+    return ", ".join(f"{reason} ({count:,})" for reason, count in Counter(dropped).most_common())
+
+
+def _count_lost(lost: dict[str, list[str] | None], arm: str, batch: Sequence[Observation | Dropped]) -> None:
+    """Collect the reasons of an arm of which nothing was observed yet; None once something was."""
+    reasons = lost[arm]
+    if reasons is None or any(isinstance(line, Observation) for line in batch):
+        lost[arm] = None
+    else:
+        reasons += [line.dropped for line in batch if isinstance(line, Dropped)]
+
+
+def _all_lost(arm: str, reasons: Sequence[str]) -> str:
+    return (
+        f"none of the {len(reasons):,} trials of {arm} could be observed: {count_reasons(reasons)}; mend that"
+    )
 
 
 def _noted(plan: Iterator[tuple[int, Batch]], asked: deque[Job]) -> Iterator[Job]:
@@ -177,7 +212,7 @@ def _line(arm: Arm, trial: Trial, reply: Reply | NoReply) -> Observation | Dropp
 
 
 def _describe(arms: Sequence[Arm], out: Path, seed: int, described: Sequence[dict[str, Any]]) -> None:
-    """Write run.json, or compare with the one that is there."""
+    """Write run.json, or compare with the one that is there; one without observations is nobody's run yet."""
     whole = {
         "schema": SCHEMA,
         "seed": seed,
@@ -189,8 +224,9 @@ def _describe(arms: Sequence[Arm], out: Path, seed: int, described: Sequence[dic
     }
     path = out / "run.json"
     given = json.loads(dump_json(whole))
-    if not path.exists():
-        if (out / "observations.jsonl").exists():
+    log = out / "observations.jsonl"
+    if not path.exists() or not log.exists():
+        if log.exists():
             raise UsageError(f"{out} has observations without a run.json; use another run folder")
         write_atomic(path, dump_json(whole))
         return

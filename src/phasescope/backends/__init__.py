@@ -3,3 +3,4 @@
 from .base import Backend as Backend
 from .planted import Planted as Planted
 from .spec import BackendSpec as BackendSpec
+from .spec import loaded as loaded

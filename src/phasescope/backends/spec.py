@@ -38,3 +38,8 @@ class BackendSpec:
     def with_settings(self, **settings: Any) -> BackendSpec:
         """The same with some settings changed."""
         return BackendSpec(self.kind, {**self.settings, **settings})
+
+
+def loaded(backend: Backend | BackendSpec) -> Backend:
+    """The backend itself, made if it is only described."""
+    return backend.load() if isinstance(backend, BackendSpec) else backend

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from .. import __version__
 from ..errors import PhasescopeError
-from . import audit, catalog, demo, inspect, measure, mitigate, pack, report, train
+from . import audit, catalog, demo, inspect, measure, mitigate, pack, probe, report, sweep, train
 
 app = typer.Typer(
     help="Measure, explain and remove phase sensitivity in long-context language models.",
@@ -41,7 +41,9 @@ def everywhere(
 COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo.demo,
     "inspect": inspect.inspect,
+    "probe": probe.probe,
     "measure": measure.measure,
+    "sweep": sweep.sweep,
     "report": report.report,
     "audit": audit.audit,
     "mitigate": mitigate.mitigate,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import UsageError
-from ..records import Observation
+from ..records import Dropped, Observation
 from ..runner import read_run
 
 DEFAULT_FOLD = 24
@@ -30,6 +30,7 @@ class Arm:
         coordinate: the position that the protocol moves.
         backend: what the backend said of itself.
         observations: all its answered trials.
+        dropped: its trials that could not be observed.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Arm:
     coordinate: Literal["source", "query"]
     backend: dict[str, Any]
     observations: Sequence[Observation]
+    dropped: Sequence[Dropped] = ()
 
     def position(self, observation: Observation) -> int:
         """The position that is folded."""
@@ -87,7 +89,7 @@ def read_arms(folders: Sequence[Path]) -> tuple[list[Arm], dict[str, dict[str, A
         [arm["name"] if shared[arm["name"]] == 1 else f"{label}: {arm['name']}" for label, arm in described]
     )
     found = [
-        _arm(name, label, arm, runs[label].observations[arm["name"]])
+        _arm(name, label, arm, runs[label].observations[arm["name"]], runs[label].dropped[arm["name"]])
         for name, (label, arm) in zip(names, described, strict=True)
     ]
     folds = {
@@ -110,7 +112,13 @@ def _labels(names: Sequence[str]) -> list[str]:
     return labels
 
 
-def _arm(name: str, run: str, described: dict[str, Any], observations: Sequence[Observation]) -> Arm:
+def _arm(
+    name: str,
+    run: str,
+    described: dict[str, Any],
+    observations: Sequence[Observation],
+    dropped: Sequence[Dropped],
+) -> Arm:
     grids = described["backend"].get("grids")
     stride = common_stride(grids)
     return Arm(
@@ -123,4 +131,5 @@ def _arm(name: str, run: str, described: dict[str, Any], observations: Sequence[
         coordinate=described["protocol"]["moves"],
         backend=described["backend"],
         observations=observations,
+        dropped=dropped,
     )

@@ -14,6 +14,7 @@ from ..errors import UsageError
 from ..mitigations import Profile, write_profiles
 from ..records import SCHEMA, Finding, Observation, dump_json, write_atomic
 from ..statistics import analyse, correct
+from . import losses
 from .arms import Arm, read_arms
 from .method import Settings, describe
 from .page import render
@@ -37,12 +38,13 @@ def build_report(
         the path of report.html.
 
     Raises:
-        UsageError: if a folder holds no run, or several runs are given without `out`.
+        UsageError: if a folder holds no run, several runs are given without `out`, or all was dropped.
         BrokenRecordError: if a file of a run is damaged.
     """
     if out is None and len(folders) > 1:
         raise UsageError(f"{len(folders)} runs and no folder for their common report; give one with --out")
     arms, runs = read_arms(folders)
+    _refuse_empty(arms)
     folder = folders[0] if out is None else out
     findings = correct([finding for arm in arms for finding in findings_of(arm, arms, seed, draws)])
     write_findings(folder / "findings.json", findings)
@@ -53,6 +55,14 @@ def build_report(
     page = render(title, arms, findings, describe(arms, runs, findings, Settings(folder, seed, draws)))
     write_atomic(folder / "report.html", page)
     return folder / "report.html"
+
+
+def _refuse_empty(arms: Sequence[Arm]) -> None:
+    """Refuse runs of which every asked prompt was dropped."""
+    lost = [arm for arm in arms if arm.dropped]
+    if lost and not any(arm.observations for arm in arms):
+        said = "; ".join(f"{arm.name}: {losses.reasons(arm)}" for arm in lost)
+        raise UsageError(f"nothing to analyse, every prompt was dropped: {said}; mend that and measure anew")
 
 
 def write_findings(path: Path, findings: Sequence[Finding]) -> None:
@@ -78,17 +88,24 @@ def findings_of(arm: Arm, arms: Sequence[Arm], seed: int, draws: int) -> list[Fi
         return []
 
     def analysed(fold: int, draws: int) -> list[Finding]:
-        findings = analyse(
-            arm.observations,
-            stride=arm.stride,
-            fold=fold,
-            coordinate=arm.coordinate,
-            rng=np.random.default_rng([seed, *arm.name.encode()]),
-            draws=draws,
-        )
+        try:
+            findings = analyse(
+                arm.observations,
+                stride=arm.stride,
+                fold=fold,
+                coordinate=arm.coordinate,
+                rng=np.random.default_rng([seed, *arm.name.encode()]),
+                draws=draws,
+            )
+        except UsageError as error:
+            if not arm.dropped:
+                raise
+            raise UsageError(
+                f"{error}; {len(arm.dropped):,} prompts were dropped: {losses.reasons(arm)}"
+            ) from None
         return [finding.model_copy(update={"arm": arm.name}) for finding in findings]
 
-    findings = [_marked(finding, arm.control) for finding in analysed(arm.fold, draws)]
+    findings = [_marked(finding, arm) for finding in analysed(arm.fold, draws)]
     beside = {other.fold for other in arms if other.control_among(arms) is arm} - {arm.fold}
     for fold in sorted(beside):
         # Only the rates are kept, and they rest on no permutation.
@@ -96,11 +113,12 @@ def findings_of(arm: Arm, arms: Sequence[Arm], seed: int, draws: int) -> list[Fi
     return findings
 
 
-def _marked(finding: Finding, control: bool) -> Finding:
-    """A period says whether its arm is a control: a foreign model's grid may also be just unknown."""
-    if finding.name != "period":
-        return finding
-    return finding.model_copy(update={"detail": {**finding.detail, "control": control}})
+def _marked(finding: Finding, arm: Arm) -> Finding:
+    """A period says whether its arm is a control (a foreign grid may be just unknown), a mean what it lacks."""
+    marks: dict[str, object] = {"control": arm.control} if finding.name == "period" else {}
+    if finding.name == "mean_accuracy" and arm.dropped:
+        marks = {"dropped_trials": len(arm.dropped), "dropped_for": losses.reasons(arm)}
+    return finding.model_copy(update={"detail": {**finding.detail, **marks}}) if marks else finding
 
 
 def _parquet(arms: Sequence[Arm], several: bool) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ import numpy as np
 
 from ..catalog import PROTOCOLS
 from ..errors import UnknownNameError
+from ..grid import WindowGrid
 from ..records import Finding
 from ..statistics import position_balance
+from . import losses
 from .arms import Arm
 from .verdict import by_arm, find, plain
 
@@ -48,13 +50,14 @@ class Method:
     Attributes:
         settings: what the analysis was asked for.
         seeds: the seed of each run by its label.
-        unfinished: warnings about arms that have not answered all their trials.
+        unfinished: warnings about arms that have not answered all their trials, or lost some.
         protocols: what was asked, one paragraph per protocol and settings.
         rows: one row per arm for `columns`.
         definitions: finding name and how it was computed.
         compared: over how many arms p-values are corrected, at most.
         commands: command lines that lead to the same report.
         versions: what the numbers may depend on.
+        lost: one row per arm and reason for prompts that were dropped, for `lost_columns`.
     """
 
     settings: Settings
@@ -67,6 +70,8 @@ class Method:
     compared: int
     commands: list[str]
     versions: list[tuple[str, str]]
+    lost_columns: tuple[str, ...] = losses.COLUMNS
+    lost: list[tuple[str, ...]] = field(default_factory=list)
 
 
 def describe(
@@ -77,10 +82,11 @@ def describe(
     return Method(
         settings=settings,
         seeds={plain(label): run["seed"] for label, run in runs.items()},
-        unfinished=list(_unfinished(runs, arms)),
+        unfinished=[*_unfinished(runs, arms), *losses.warnings(arms)],
         protocols=list(_protocols(runs)),
         columns=COLUMNS,
         rows=[_row(arm, grouped.get(arm.name, [])) for arm in arms],
+        lost=losses.rows(arms),
         definitions=sorted({finding.name: finding.method for finding in reversed(findings)}.items()),
         compared=max((int(finding.detail.get("arms_compared", 0)) for finding in findings), default=0),
         commands=_commands(runs, settings),
@@ -89,15 +95,16 @@ def describe(
 
 
 def _unfinished(runs: dict[str, dict[str, Any]], arms: Sequence[Arm]) -> Iterator[str]:
-    """A warning per arm that has answered fewer trials than planned."""
+    """A warning per arm that has been asked fewer trials than planned."""
     planned = {
         (label, arm["name"]): arm["protocol"]["plan"]["trials"]
         for label, run in runs.items()
         for arm in run["arms"]
     }
     for (_, name), trials, arm in zip(planned, planned.values(), arms, strict=True):
-        if len(arm.observations) < trials:
-            yield f"Not finished: {plain(name)} has answered {len(arm.observations):,} of {trials:,} prompts."
+        asked = len(arm.observations) + len(arm.dropped)
+        if asked < trials:
+            yield f"Not finished: {plain(name)} has answered {asked:,} of {trials:,} prompts."
 
 
 def _protocols(runs: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -181,23 +188,36 @@ def _commands(runs: dict[str, dict[str, Any]], settings: Settings) -> list[str]:
 
 def _measure(arms: Sequence[dict[str, Any]], seed: int, folder: str) -> str:
     """The command line that measures these arms, or that there is none."""
-    if not arms or any(arm["backend"]["backend"] != "transformers" for arm in arms):
+    kinds = {arm["backend"]["backend"] for arm in arms}
+    if kinds not in ({"transformers"}, {"openai"}):
         return f"# {folder} was measured from Python: phasescope.runner.run with the arms in its run.json"
     backend, settings = arms[0]["backend"], arms[0]["protocol"]["settings"]
-    words = [
-        "phasescope",
-        "measure",
-        *dict.fromkeys(arm["backend"]["model"] for arm in arms),
-        "--out",
-        folder,
-    ]
+    server = kinds == {"openai"}
+    models = dict.fromkeys(arm["backend"]["model"] for arm in arms)
+    words = ["phasescope", "measure", *models, "--out", folder]
+    words += _server(backend) if server else []
     for protocol in dict.fromkeys(arm["protocol"]["name"] for arm in arms):
         words += ["--protocol", protocol]
     for option in ("pairs", "contexts", "questions", "residues"):
         if settings.get(option) is not None:
             words += [f"--{option}", str(settings[option])]
-    words += ["--seed", str(seed), "--device", backend["device"], "--threads", str(backend["threads"])]
+    words += ["--seed", str(seed)]
+    words += [] if server else ["--device", backend["device"], "--threads", str(backend["threads"])]
     return shlex.join(words)
+
+
+def _server(backend: dict[str, Any]) -> list[str]:
+    """The options of a server, whose address no run knows."""
+    words = ["--backend", "openai", "--base-url", "URL"]
+    words += ["--tokenizer", backend["tokenizer"]["name"]] if backend.get("tokenizer") else []
+    words += ["--prefix-cache"] if backend.get("prefix_cache") == "kept warm" else []
+    words += ["--unverified"] if "nothing" in backend.get("asked", {}).values() else []
+    words += [] if backend.get("top_logprobs") is None else ["--top-logprobs", str(backend["top_logprobs"])]
+    grids = backend.get("grids")
+    written = [] if grids is None else [str(WindowGrid(**grid)) for grid in grids] or ["none"]
+    for grid in written:
+        words += ["--grid", grid]
+    return words
 
 
 def _versions(runs: dict[str, dict[str, Any]], arms: Sequence[Arm]) -> list[tuple[str, str]]:

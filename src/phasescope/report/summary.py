@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from ..errors import BrokenRecordError
 from ..records import Finding, read_json
-from .verdict import COLUMNS, rows, verdict
+from .verdict import COLUMNS, plain, rows, verdict
 
 
 def read_findings(path: Path) -> list[Finding]:
@@ -33,7 +33,17 @@ def summary(folder: Path) -> str:
     """The verdict and a table of the arms as plain text, from the folder's findings.json."""
     findings = read_findings(folder / "findings.json")
     lines = [COLUMNS, *(astuple(row) for row in rows(findings))]
-    return f"{_table(lines)}\n\n{verdict(findings)}".replace("\N{NO-BREAK SPACE}", " ")
+    said = [_table(lines), "", verdict(findings), *_lost(findings)]
+    return "\n".join(said).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def _lost(findings: Sequence[Finding]) -> list[str]:
+    """A line per arm with dropped prompts."""
+    return [
+        f"{plain(finding.arm)} lost {finding.detail['dropped_trials']:,} prompts: {finding.detail['dropped_for']}"
+        for finding in findings
+        if finding.outcome == "accuracy" and "dropped_trials" in finding.detail
+    ]
 
 
 def _table(lines: Sequence[tuple[str, ...]]) -> str:

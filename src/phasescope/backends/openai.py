@@ -1,0 +1,450 @@
+"""OpenAI-compatible servers: asked on token ids where they take them, and never trusted about positions.
+
+Of every trial it is verified how many tokens the server read, or which. A trial that was read otherwise
+than planned is no observation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any, Literal
+
+from ..errors import UsageError
+from ..grid import WindowGrid
+from ..records import NoReply, Reply, Trial
+from ..synthetic import RetrievalVocabulary
+from ..tokens import Tokenizer
+from .openai_client import DEFECTS, Client, Limits, UnusableError, key_from, run
+from .openai_probe import Capabilities, Endpoint, forced_fields, probe, tokenize_body
+from .openai_replies import Answer, Lookup, forced_positions, read_answer
+
+Asking = Literal["ids", "text", "chat"]
+
+WIDE = 1000
+"""Log-probabilities per token that are asked for at first, of a server that would give a whole vocabulary."""
+
+ANOTHER = "the answer to another request"
+FEW = 20
+"""The same where an answer has several tokens."""
+
+
+class OpenAIBackend:
+    """Answers trials by asking an OpenAI-compatible server, greedily, several at a time.
+
+    What the server can do is probed first. A prompt goes out as token ids where the server takes them; a
+    chat trial as the message inside its template, a plain one as text, elsewhere. It is verified by the
+    ids that the server echoes, else by its count of prompt tokens, which the probe has seen move rightly,
+    else (for texts) by its /tokenize endpoint. What differs is dropped, as `NoReply`.
+
+    Log-probabilities that a server does not tell are None: an answer that is not among the likeliest
+    tokens is no defect, and to drop it would favour right answers. A reply that lacks them altogether,
+    from a server that gives them, is asked for again and then dropped, as that says nothing of the answer.
+
+    Replies do not depend on `limits`: not on how many requests are under way.
+
+    Args:
+        base_url: where the server is, with or without /v1.
+        model: the model's name there; may be left out where the server has only one.
+        tokenizer: of the served model; needed by texts, chats and synthetic prompts.
+        key_env: the environment variable with the key; by default OPENAI_API_KEY, if it is set.
+        limits: how fast it is asked, and for how long.
+        grids: the window grids of the model's KV cache; none for a control, unknown by default.
+        ask: the form of the prompts; by default the first that the server takes.
+        top_logprobs: log-probabilities per token, at most; by default what the server gives.
+        prefix_cache: keep the server's prefix cache warm: whole layouts in order, one at a time per worker.
+            By default the cache is switched off where the server lets us, as it is not there to be measured.
+        unverified: measure even where nothing tells what the server read.
+        vocabulary: the ids of synthetic prompts; by default the tokenizer's commonest words.
+
+    Attributes:
+        name: the model's name without its folders.
+        tokens: prompt tokens that the server has read so far, cached ones not counted.
+        capabilities: what the probe has found.
+
+    Raises:
+        UsageError: if the server cannot be asked, or nothing can verify what it reads.
+        ServerError: if it is not reached.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str | None = None,
+        tokenizer: Tokenizer | None = None,
+        *,
+        key_env: str | None = None,
+        limits: Limits | None = None,
+        grids: Sequence[WindowGrid] | None = None,
+        ask: Asking | None = None,
+        top_logprobs: int | None = None,
+        prefix_cache: bool = False,
+        unverified: bool = False,
+        vocabulary: RetrievalVocabulary | None = None,
+    ) -> None:
+        if top_logprobs is not None and top_logprobs < 0:
+            raise UsageError(f"top_logprobs is {top_logprobs}; give 0 or more")
+        self.client = Client(base_url, key=key_from(key_env), limits=limits)
+        self.tokenizer = tokenizer
+        self.tokens = 0
+        self.prefix_cache = prefix_cache
+        self.unverified = unverified
+        self.capabilities = run(self._probe(model))
+        self.name = self.capabilities.model.rstrip("/").rpartition("/")[2]
+        self._ask = ask
+        self._grids = grids
+        self._top = top_logprobs
+        self._vocabulary = vocabulary
+        self._lookup = Lookup(tokenizer)
+        self._heard: dict[str, set[str]] = {}
+        self._disputed: set[str] = set()
+        self._tokenized: dict[tuple[str, int], asyncio.Future[bool]] = {}
+        self._refuse_what_cannot_be_asked()
+
+    def vocabulary(self) -> RetrievalVocabulary:
+        """The ids it was given, else the commonest words of its tokenizer."""
+        if self._vocabulary is None:
+            if self.tokenizer is None:
+                raise UsageError(
+                    "prompts for a server are built with the tokenizer of the model that it serves; name its "
+                    "folder with --tokenizer"
+                )
+            self._vocabulary = self.tokenizer.vocabulary()
+        return self._vocabulary
+
+    def describe(self) -> dict[str, Any]:
+        """What the server is, how it is asked, and what that is worth; neither its address nor a secret."""
+        own = self.tokenizer
+        return {
+            "backend": "openai",
+            "model": self.name,
+            "grids": None if self._grids is None else [asdict(grid) for grid in self._grids],
+            "server": self.capabilities.describe(),
+            "tokenizer": own and {"name": own.name, "digest": own.digest},
+            "asked": {way: self._verified_by(way) for way in self._ways},
+            "prefix_cache": self._cache_state(),
+            "top_logprobs": self._top,
+        }
+
+    def answer(self, trials: Sequence[Trial]) -> list[Reply | NoReply]:
+        """One reply per trial, in their order, or the reason why there is none.
+
+        Raises:
+            ServerError: if the server refuses, or does not answer in all tries; then nothing is kept.
+            UsageError: if a trial cannot be put in any form that the server takes.
+        """
+        return run(self._answer(trials))
+
+    async def _probe(self, model: str | None) -> Capabilities:
+        async with self.client as client:
+            return await probe(client, model, self.tokenizer)
+
+    async def _answer(self, trials: Sequence[Trial]) -> list[Reply | NoReply]:
+        """Ask all; a trial whose answer turns out to have been given to another one too is asked again."""
+        replies: dict[int, Reply | NoReply] = {}
+        units = self._units(trials)
+        self._heard.clear()
+        self._tokenized.clear()
+        async with self.client:
+            for _ in range(DEFECTS):
+                await self._work(trials, units, replies)
+                doubtful = [i for i in replies if self._heard[trials[i].digest] & self._disputed]
+                units = [[index] for index in doubtful]
+        replies |= dict.fromkeys(doubtful, NoReply(ANOTHER))
+        return [replies[index] for index in range(len(trials))]
+
+    async def _work(
+        self, trials: Sequence[Trial], units: Sequence[list[int]], replies: dict[int, Reply | NoReply]
+    ) -> None:
+        """Workers take one unit after the other, and ask its trials in order."""
+        waiting = deque(units)
+
+        async def work() -> None:
+            while waiting:
+                for index in waiting.popleft():
+                    self._heard[trials[index].digest] = set()
+                    replies[index] = await self._reply(trials[index])
+
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(min(self.client.limits.concurrency, len(units))):
+                    workers.create_task(work())
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+
+    def _units(self, trials: Sequence[Trial]) -> list[list[int]]:
+        """What one worker asks in order: a layout with all its questions where its prefix stays cached."""
+        if not self.prefix_cache:
+            return [[index] for index in range(len(trials))]
+        units: dict[tuple[str, int], list[int]] = {}
+        for index, trial in enumerate(trials):
+            units.setdefault((trial.cluster, trial.layout), []).append(index)
+        return list(units.values())
+
+    async def _reply(self, trial: Trial) -> Reply | NoReply:
+        """Ask one trial; a defect of its own is a reason, a failure of the server an error."""
+        way = self._way(trial)
+        if way != "ids" and not self._own.survives(trial.prompt_ids):
+            return NoReply("the prompt's text gives other tokens")
+        endpoint = self._endpoint(way)
+        try:
+            fields = self._logprob_fields(endpoint, trial)
+            answer = await self._asked(endpoint, way, trial, trial.new_tokens, fields)
+            drift = await self._drift(way, trial, answer)
+            if drift is not None:
+                return NoReply(f"position drifted: {drift}")
+            logprob, candidates = await self._logprobs(endpoint, way, trial, answer)
+        except UnusableError as error:
+            return NoReply(str(error))
+        return Reply(
+            ids=self._ids(answer, trial),
+            prompt_tokens=len(trial.prompt_ids),
+            answer_logprob=logprob,
+            candidate_logprobs=candidates,
+            text=answer.text,
+        )
+
+    async def _asked(
+        self, endpoint: Endpoint, way: Asking, trial: Trial, tokens: int, fields: dict[str, Any]
+    ) -> Answer:
+        """Send one trial, until the answer can be used."""
+        body = endpoint.body(self._prompt(way, trial), tokens, model=self.capabilities.model, **fields)
+
+        def read(told: Any) -> Answer:
+            answer = read_answer(told)
+            self._refuse_what_cannot_be_used(endpoint, way, trial, answer, bool(fields))
+            return answer
+
+        answer = await self.client.post(endpoint.path, body | self._extras(endpoint), read)
+        self.tokens += (answer.prompt_tokens or len(trial.prompt_ids)) - (answer.cached_tokens or 0)
+        return answer
+
+    def _extras(self, endpoint: Endpoint) -> dict[str, Any]:
+        """Fields beside the question: ids to be echoed, and no cached prefix."""
+        extras: dict[str, Any] = {"return_token_ids": True} if endpoint.echoes else {}
+        if not self.prefix_cache and self.capabilities.uncached == "cache_prompt":
+            extras["cache_prompt"] = False
+        if not self.prefix_cache and self.capabilities.uncached == "cache_salt":
+            extras["cache_salt"] = secrets.token_hex(8)
+        return extras
+
+    def _prompt(self, way: Asking, trial: Trial) -> str | tuple[int, ...]:
+        """The prompt in that form; a BOS that the server adds to texts itself is left to it."""
+        if way == "ids":
+            return trial.prompt_ids
+        if way == "chat" and trial.content is not None:
+            return self._own.decode(trial.prompt_ids[slice(*trial.content)])
+        extra = self._endpoint(way).extra or 0
+        if extra and trial.prompt_ids[:extra] != self._own.start_ids:
+            raise UsageError(
+                f"{self.client.host} puts {extra} tokens in front of every text, with which these prompts do not "
+                "begin; use a server that takes token ids, or a protocol in a chat template"
+            )
+        return self._own.decode(trial.prompt_ids[extra:])
+
+    def _refuse_what_cannot_be_used(
+        self, endpoint: Endpoint, way: Asking, trial: Trial, answer: Answer, logprobs: bool
+    ) -> None:
+        """Raise `UnusableError` for an answer that lacks what this server's answers have."""
+        if endpoint.unique and answer.name:
+            self._heard[trial.digest].add(answer.name)
+            if self.client.names.setdefault(answer.name, trial.digest) != trial.digest:
+                # Which of the two it was meant for, nobody knows: both are asked again.
+                self._disputed.add(answer.name)
+                self._heard[trial.digest].remove(answer.name)
+                raise UnusableError(ANOTHER)
+        if logprobs and not answer.positions and answer.text:
+            raise UnusableError("log-probabilities missing")
+        verified = self._verified_by(way)
+        if verified == "echoed ids" and answer.prompt_ids is None:
+            raise UnusableError("echoed ids missing")
+        if verified == "token counts" and answer.prompt_tokens is None:
+            raise UnusableError("count of prompt tokens missing")
+
+    async def _drift(self, way: Asking, trial: Trial, answer: Answer) -> str | None:
+        """How the server read another prompt than planned, in words; nothing if it did not."""
+        verified = self._verified_by(way)
+        if verified == "echoed ids" and answer.prompt_ids is not None:
+            return _difference(answer.prompt_ids, trial.prompt_ids)
+        if verified == "token counts" and answer.prompt_tokens is not None:
+            return _difference(range(answer.prompt_tokens), range(len(trial.prompt_ids)))
+        if verified == "tokenize endpoint":
+            # Layouts are what moves positions, so one text of each is compared.
+            layout = (trial.cluster, trial.layout)
+            if layout not in self._tokenized:
+                self._tokenized[layout] = asyncio.ensure_future(self._tokenizes_as_planned(trial))
+            return None if await self._tokenized[layout] else "other tokens read than planned"
+        return None
+
+    async def _tokenizes_as_planned(self, trial: Trial) -> bool:
+        field, extra = self.capabilities.tokenize, self._endpoint("text").extra or 0
+        assert field is not None  # or nothing would be verified by it
+        body = tokenize_body(self.capabilities.model, field, str(self._prompt("text", trial)))
+        told = await self.client.post("/tokenize", body, _tokens)
+        return told == trial.prompt_ids[extra:]
+
+    async def _logprobs(
+        self, endpoint: Endpoint, way: Asking, trial: Trial, answer: Answer
+    ) -> tuple[float | None, tuple[float, ...] | None]:
+        """Log-probability of the right answer and of all candidates, as far as the server tells them."""
+        if not self._tells_logprobs(endpoint) or not answer.positions:
+            return None, None
+        first, right = answer.positions[0], trial.answer_ids
+        candidates = self._lookup.find_all(first, trial.candidate_ids) if trial.candidate_ids else None
+        if len(right) == 1:
+            logprob = self._lookup.find(first, right[0])
+            if logprob is None and self._wanted(endpoint, trial) < self._most(endpoint):
+                fields = endpoint.logprob_fields(self._most(endpoint))
+                whole = await self._asked(endpoint, way, trial, 1, fields)
+                if whole.positions:
+                    logprob = self._lookup.find(whole.positions[0], right[0])
+                    candidates = self._lookup.find_all(whole.positions[0], trial.candidate_ids) or candidates
+            if logprob is not None:
+                return logprob, candidates
+        if way == "ids" and endpoint.forced is not None:
+            return await self._forced(endpoint, trial), candidates
+        return None, candidates
+
+    async def _forced(self, endpoint: Endpoint, trial: Trial) -> float:
+        """Log-probability of the whole answer, read as part of the prompt."""
+        prompt = (*trial.prompt_ids, *trial.answer_ids)
+        fields = forced_fields(endpoint, endpoint.forced)
+        body = endpoint.body(prompt, 1, model=self.capabilities.model, **fields) | self._extras(endpoint)
+
+        def read(told: Any) -> float:
+            positions = forced_positions(told, len(prompt))[len(trial.prompt_ids) :]
+            found = [self._lookup.find(*pair) for pair in zip(positions, trial.answer_ids, strict=True)]
+            known = [logprob for logprob in found if logprob is not None]
+            if len(known) < len(found):
+                raise UnusableError("log-probabilities of the prompt are of other tokens")
+            return sum(known)
+
+        logprob = await self.client.post(endpoint.path, body, read)
+        self.tokens += len(prompt)
+        return logprob
+
+    def _logprob_fields(self, endpoint: Endpoint, trial: Trial) -> dict[str, Any]:
+        """Which log-probabilities to ask for: those needed by their ids, or as many as it takes."""
+        if not self._tells_logprobs(endpoint):
+            return {}
+        fields = endpoint.logprob_fields(self._wanted(endpoint, trial))
+        needed = list(dict.fromkeys([trial.answer_ids[0], *trial.candidate_ids]))
+        needed = needed if len(needed) <= endpoint.named else needed[:1]
+        if endpoint.named and self._top is None:
+            return endpoint.logprob_fields(1) | {"logprob_token_ids": needed}
+        return fields
+
+    def _tells_logprobs(self, endpoint: Endpoint) -> bool:
+        return endpoint.logprobs and self._top != 0
+
+    def _most(self, endpoint: Endpoint) -> int:
+        return endpoint.top if self._top is None else min(self._top, endpoint.top)
+
+    def _wanted(self, endpoint: Endpoint, trial: Trial) -> int:
+        """How many log-probabilities to ask for at first: few for each of many tokens."""
+        if self._top is not None:
+            return self._most(endpoint)
+        return min(WIDE if trial.new_tokens == 1 else FEW, endpoint.top)
+
+    def _ids(self, answer: Answer, trial: Trial) -> tuple[int, ...]:
+        """The tokens of the continuation: told, or else those that its text is encoded to."""
+        if answer.ids is not None:
+            return answer.ids[: trial.new_tokens]
+        return tuple(self.tokenizer.encode(answer.text))[: trial.new_tokens] if self.tokenizer else ()
+
+    @property
+    def _own(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise UsageError(
+                f"{self.client.host} takes prompts as text only; name the folder of its model's tokenizer with "
+                "--tokenizer"
+            )
+        return self.tokenizer
+
+    @cached_property
+    def _ways(self) -> tuple[Asking, ...]:
+        """The forms in which this server may be asked, the best first."""
+        found = self.capabilities
+        if found.completions and found.completions.token_ids and self._ask in (None, "ids"):
+            return ("ids",)
+        offered: dict[Asking, Endpoint | None] = {"chat": found.chat, "text": found.completions}
+        return tuple(
+            way
+            for way, endpoint in offered.items()
+            if endpoint is not None and self.tokenizer is not None and self._ask in (None, way)
+        )
+
+    def _way(self, trial: Trial) -> Asking:
+        """The form in which this trial is asked.
+
+        Raises:
+            UsageError: if there is none.
+        """
+        for way in self._ways:
+            sure = self.unverified or self._verified_by(way) != "nothing"
+            if sure and (way != "chat" or trial.content is not None):
+                return way
+        raise UsageError(
+            f"{self.client.host} cannot be asked a {'chat' if trial.content else 'plain'} prompt in a form that can "
+            "be verified; see `phasescope probe` for what it takes"
+        )
+
+    def _endpoint(self, way: Asking) -> Endpoint:
+        endpoint = self.capabilities.chat if way == "chat" else self.capabilities.completions
+        assert endpoint is not None  # `_ways` names only what is there
+        return endpoint
+
+    def _verified_by(self, way: Asking) -> str:
+        """What tells which tokens the server read."""
+        endpoint = self._endpoint(way)
+        if endpoint.echoes:
+            return "echoed ids"
+        if endpoint.counts:
+            return "token counts"
+        return "tokenize endpoint" if way == "text" and self.capabilities.tokenize else "nothing"
+
+    def _cache_state(self) -> str:
+        if self.prefix_cache:
+            return "kept warm"
+        if self.capabilities.uncached:
+            return f"off by {self.capabilities.uncached}"
+        return "not controlled"
+
+    def _refuse_what_cannot_be_asked(self) -> None:
+        if not self._ways:
+            asked = f"as {self._ask}" if self._ask else "as token ids"
+            raise UsageError(
+                f"{self.client.host} cannot be asked {asked}; name the folder of its model's tokenizer with "
+                "--tokenizer, or see `phasescope probe`"
+            )
+        if not self.unverified and all(self._verified_by(way) == "nothing" for way in self._ways):
+            raise UsageError(
+                f"nothing tells which tokens {self.client.host} reads: no echoed ids, no right count, no /tokenize; "
+                "use another server, or measure with --unverified"
+            )
+        if "chat" in self._ways and self._own.template is not None:
+            planned = len(self._own.chat("a b c")[0]) - len(self._own.encode("a b c"))
+            extra = self._endpoint("chat").extra
+            if extra is not None and extra != planned:
+                raise UsageError(
+                    f"the server's chat template has {extra} tokens, that of {self._own.name} {planned}; name the "
+                    "folder of the model that is served with --tokenizer"
+                )
+
+
+def _difference(read: Sequence[int], planned: Sequence[int]) -> str | None:
+    """How two prompts differ, in the same words for the same kind of difference."""
+    if len(read) != len(planned):
+        return f"{'fewer' if len(read) < len(planned) else 'more'} tokens read than planned"
+    return None if tuple(read) == tuple(planned) else "other tokens read than planned"
+
+
+def _tokens(told: Any) -> tuple[int, ...]:
+    tokens = told.get("tokens") if isinstance(told, dict) else None
+    if not isinstance(tokens, list):
+        raise UnusableError("/tokenize gives no tokens")
+    return tuple(tokens)

@@ -1,0 +1,252 @@
+"""The options of every command that asks models: who answers, how they are loaded, where, and at what price."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from functools import wraps
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from ..engines import Engine
+from ..errors import UsageError
+from ..runner import Arm, run
+from .engine import EngineOption, WorkersOption, engine_of
+from .extras import need_models
+from .plan import (
+    AccuracyOption,
+    CalibrateOption,
+    EffectOption,
+    JsonOption,
+    PlanOption,
+    PriceInOption,
+    PriceOutOption,
+    show_plan,
+)
+from .progress import bar
+from .server import (
+    Concurrency,
+    Deadline,
+    KeyVariable,
+    PerMinute,
+    Timeout,
+    Tries,
+    limits,
+    quiet_retries,
+    window_grids,
+)
+
+
+class Runs(StrEnum):
+    """Who runs the models."""
+
+    transformers = "transformers"
+    openai = "openai"
+
+
+class Form(StrEnum):
+    """How a server is given its prompts."""
+
+    ids = "ids"
+    text = "text"
+    chat = "chat"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asking:
+    """What the command line says of who answers; each field is an option, by `with_asking`."""
+
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="A tokenizer.json or its folder; by default the model's own.")
+    ] = None
+    backend: Annotated[Runs, typer.Option(help="Models on this machine, or an OpenAI-compatible server.")] = (
+        Runs.transformers
+    )
+    device: Annotated[str, typer.Option(help="Where torch runs the models; cuda is a GPU per worker.")] = "cpu"
+    device_map: Annotated[
+        str | None, typer.Option(help="Spread one model over several GPUs: auto, balanced, ….")
+    ] = None
+    dtype: Annotated[str, typer.Option(help="auto (the checkpoint's own), float32, bfloat16, …")] = "auto"
+    attention: Annotated[str | None, typer.Option(help="sdpa, eager, flash_attention_2, …")] = None
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Tokens of context in one forward; bounds the memory.", min=1)
+    ] = None
+    prefill_chunk: Annotated[int, typer.Option(help="Tokens of a prompt that one forward reads.", min=1)] = 4096
+    threads: Annotated[
+        int, typer.Option(help="CPU threads of each worker; part of the run, as sums depend on it.", min=1)
+    ] = 2
+    trust_remote_code: Annotated[bool, typer.Option(help="Run code that a checkpoint brings along.")] = False
+    engine: EngineOption = None
+    workers: WorkersOption = 1
+    base_url: Annotated[str | None, typer.Option(help="Server: its address.")] = None
+    key_env: KeyVariable = None
+    concurrency: Concurrency = 4
+    requests_per_minute: PerMinute = None
+    timeout: Timeout = 600.0
+    tries: Tries = 8
+    deadline: Deadline = None
+    prefix_cache: Annotated[
+        bool, typer.Option(help="Server: keep its prefix cache warm instead of switching it off.")
+    ] = False
+    unverified: Annotated[
+        bool, typer.Option(help="Server: measure even if nothing tells which tokens it reads.")
+    ] = False
+    ask: Annotated[
+        Form | None, typer.Option(help="Server: form of the prompts; else the best it takes.")
+    ] = None
+    top_logprobs: Annotated[
+        int | None,
+        typer.Option(help="Server: log-probabilities per token at most; else all it gives.", min=0),
+    ] = None
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Server: its models' grid, such as W8/S4+4, or 'none' for a control; may be repeated."
+        ),
+    ] = None
+    plan: PlanOption = False
+    json: JsonOption = None
+    accuracy: AccuracyOption = 0.5
+    effect: EffectOption = 5.0
+    price_in: PriceInOption = 0.0
+    price_out: PriceOutOption = 0.0
+    calibrate: CalibrateOption = 5.0
+
+    def experiments(self) -> ModuleType:
+        """`phasescope.experiments`, once it is clear that what these options need is installed.
+
+        Raises:
+            UsageError: for options that do not go together.
+            MissingExtraError: naming the extra to install.
+        """
+        if self.json is not None and not self.plan:
+            raise UsageError("--json writes a plan; give --plan too")
+        if self.backend is Runs.openai:
+            if self.base_url is None:
+                raise UsageError("--backend openai needs --base-url, such as http://localhost:8000/v1")
+            from .. import experiments
+
+            return experiments
+        if self.base_url is not None:
+            raise UsageError("--base-url is the address of a server; add --backend openai")
+        if self.device_map is not None and self.workers > 1 and self.engine != "ray":
+            raise UsageError(
+                f"--device-map {self.device_map} spreads one model over all GPUs; give 1 worker instead of "
+                f"{self.workers}"
+            )
+        return need_models(self.threads)
+
+    def answerers(self, models: Sequence[str], controls: Sequence[str] = ()) -> list[Any]:
+        """The models, of which the controls have no grid by the user's word.
+
+        Raises:
+            UsageError: for none, or one that is not there.
+        """
+        experiments = self.experiments()
+        if self.backend is Runs.openai:
+            return self._served(experiments, models, controls)
+        if not (models or controls):
+            raise UsageError("no model named; give zoo names or checkpoint folders, see `phasescope list`")
+        loading = {
+            name: getattr(self, name)
+            for name in ("device", "device_map", "dtype", "attention", "max_tokens", "prefill_chunk", "threads")
+        }
+        settings = {
+            "loading": {**loading, "trust_remote_code": self.trust_remote_code},
+            "tokenizer": self.tokenizer,
+        }
+        return [
+            *experiments.local(models, **settings),
+            *experiments.local(controls, **settings, control=True),
+        ]
+
+    def _served(self, experiments: ModuleType, models: Sequence[str], controls: Sequence[str]) -> list[Any]:
+        quiet_retries()
+        settings = {
+            "tokenizer": self.tokenizer,
+            "limits": limits(
+                self.concurrency, self.requests_per_minute, self.timeout, self.tries, self.deadline
+            ),
+            "key_env": self.key_env,
+            "ask": self.ask and self.ask.value,
+            "top_logprobs": self.top_logprobs,
+            "prefix_cache": self.prefix_cache,
+            "unverified": self.unverified,
+        }
+        grids = window_grids(self.grid)
+        found = [] if controls and not models else experiments.served(
+            self.base_url, models, **settings, grids=grids
+        )
+        return [*found, *(experiments.served(self.base_url, controls, **settings, grids=[]) if controls else [])]
+
+    def made_engine(self) -> Engine:
+        """The engine that these options name."""
+        return engine_of(self.engine, self.workers)
+
+    def go(self, arms: Sequence[Arm], out: Path | None, seed: int) -> bool:
+        """Run the arms, or show what they would cost.
+
+        Returns:
+            whether they were run.
+
+        Raises:
+            UsageError: without a run folder, unless only the plan is asked for.
+        """
+        if self.plan:
+            show_plan(
+                arms,
+                seed,
+                accuracy=self.accuracy,
+                effect=self.effect,
+                price_in=self.price_in,
+                price_out=self.price_out,
+                calibrate=self.calibrate,
+                workers=self.workers,
+                json=self.json,
+            )
+            return False
+        if out is None:
+            raise UsageError("give --out, the run folder; or --plan to see what the run would cost")
+        with bar() as progress:
+            task = progress.add_task("trials", total=None, note="")
+            run(
+                arms,
+                out,
+                seed,
+                lambda done, total: progress.update(task, completed=done, total=total),
+                self.made_engine(),
+            )
+        return True
+
+
+def with_asking(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `Asking` after its own, and hand them over as its argument `asking`.
+
+    Typer reads a command's signature, so the command gets one with all options; there is one list of them.
+    """
+    own, shared = get_type_hints(command, include_extras=True), get_type_hints(Asking, include_extras=True)
+    parameters = [
+        parameter.replace(annotation=own[name])
+        for name, parameter in inspect.signature(command).parameters.items()
+        if name != "asking"
+    ]
+    parameters += [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=shared[field.name]
+        )
+        for field in fields(Asking)
+    ]
+
+    @wraps(command)
+    def complete(**given: Any) -> None:
+        options = {field.name: given.pop(field.name) for field in fields(Asking)}
+        command(asking=Asking(**options), **given)
+
+    complete.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
+    complete.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return complete

@@ -1,0 +1,15 @@
+"""The experiments that the command line names. Torch is imported by what runs a local model, when it runs."""
+
+from .answerers import Answerer as Answerer
+from .answerers import checkpoint as checkpoint
+from .answerers import local as local
+from .answerers import served as served
+from .measure import DEMO_CONTEXTS as DEMO_CONTEXTS
+from .measure import DEMO_PROTOCOLS as DEMO_PROTOCOLS
+from .measure import DEMO_SEED as DEMO_SEED
+from .measure import arms_of as arms_of
+from .measure import demo as demo
+from .measure import measure as measure
+from .measure import write_card as write_card
+from .mitigate import mitigate as mitigate
+from .sweep import sweep_arms as sweep_arms
