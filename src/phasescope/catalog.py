@@ -78,6 +78,7 @@ PROTOCOLS = Table(
         "prefix": "phasescope.protocols.kv_retrieval:PrefixPadding",
         "in_sequence": "phasescope.protocols.kv_retrieval:InSequencePadding",
         "query": "phasescope.protocols.kv_retrieval:QueryPadding",
+        "needle": "phasescope.protocols.needle:Needle",
     },
 )
 BACKENDS = Table(

@@ -140,14 +140,14 @@ class Tokenizer:
         return self.encode(self.decode(ids)) == list(ids)
 
     def chat(
-        self, content: str, *, system: str | None = None, **options: Any
+        self, content: str, *, system: str | None = None, thinking: bool | None = None
     ) -> tuple[list[int], tuple[int, int]]:
         """One user message in the checkpoint's chat template, ready for the model's turn.
 
         Args:
             content: the message.
             system: a system message before it.
-            **options: what else the template reads, as `enable_thinking=False`.
+            thinking: False asks a template that knows thoughts for a turn without them.
 
         Returns:
             the ids of the whole prompt, the template's own included, and the span of the tokens that hold
@@ -161,8 +161,8 @@ class Tokenizer:
         if system is not None:
             messages.insert(0, {"role": "system", "content": system})
         marked = [*messages[:-1], {**messages[-1], "content": _MARK}]
-        before, _, after = self.render(marked, **options).partition(_MARK)
-        if self.render(messages, **options) != before + content + after:
+        before, _, after = self.render(marked, thinking=thinking).partition(_MARK)
+        if self.render(messages, thinking=thinking) != before + content + after:
             raise UsageError(
                 f"the chat template of {self.name} changes the message; strip its ends of blanks"
             )
@@ -185,14 +185,14 @@ class Tokenizer:
         return ids, (first, last)
 
     def chat_ids(
-        self, content_ids: Sequence[int], *, system: str | None = None, **options: Any
+        self, content_ids: Sequence[int], *, system: str | None = None, thinking: bool | None = None
     ) -> tuple[list[int], tuple[int, int]]:
         """`chat` for a message that is given as ids and must keep them.
 
         Raises:
             UsageError: as `chat`, and if the template and the message together are encoded to other ids.
         """
-        ids, (first, last) = self.chat(self.decode(content_ids), system=system, **options)
+        ids, (first, last) = self.chat(self.decode(content_ids), system=system, thinking=thinking)
         if ids[first:last] != list(content_ids):
             raise UsageError(
                 f"the tokenizer of {self.name} reads the message differently inside its chat template; "
@@ -200,15 +200,22 @@ class Tokenizer:
             )
         return ids, (first, last)
 
-    def render(self, messages: Sequence[dict[str, str]], **options: Any) -> str:
+    def render(self, messages: Sequence[dict[str, str]], *, thinking: bool | None = None) -> str:
         """A conversation as the text that the model reads, ready for the model's turn.
+
+        Args:
+            messages: of role and content.
+            thinking: what templates read as `enable_thinking` (Qwen3) or `thinking` (DeepSeek-V3.1); by
+                default each does as it does by default.
 
         Raises:
             UsageError: if there is no template, or it fails on these messages.
         """
         if self.template is None:
             raise UsageError(f"{self.name} has no chat template; use a completion prompt")
-        given = {"tools": None, "documents": None, **self.special, **options}
+        given: dict[str, Any] = {"tools": None, "documents": None, **self.special}
+        if thinking is not None:
+            given |= {"enable_thinking": thinking, "thinking": thinking}
         try:
             template = _environment().from_string(self.template)
             return str(template.render(messages=messages, add_generation_prompt=True, **given))
@@ -221,16 +228,34 @@ class Tokenizer:
         Args:
             capital: words of a capital and small letters, instead of small letters alone.
         """
-        # Seen after another token, as some tokenizers take the blank off at the beginning of a text.
+        return (
+            (token, word) for token, word in self._words if (word.istitle() if capital else word.islower())
+        )
+
+    @cached_property
+    def _words(self) -> list[tuple[int, str]]:
+        """Tokens that are a blank and ASCII letters, and survive behind another token."""
+        # Behind another token, as some tokenizers take the blank off at the beginning of a text.
         anchor = self.encode("a")
         lead = self.decode(anchor)
-        for token in range(self.size):
-            text = self.decode([*anchor, token])
-            word = text[len(lead) + 1 :]
-            right = word.istitle() if capital else word.islower()
-            plain = right and word.isascii() and word.isalpha() and len(word) > 1 and text == f"{lead} {word}"
-            if plain and self.encode(text) == [*anchor, token]:
-                yield token, word
+        # A piece is a mark for the blank (Ġ or ▁) and the letters; this only spares the rest a closer look.
+        vocabulary = self.fast.get_vocab(with_added_tokens=False)
+        letters = [(token, piece.lstrip("Ġ▁ ")) for piece, token in vocabulary.items()]
+        looked = sorted(
+            (token, word) for token, word in letters if len(word) > 1 and word.isascii() and word.isalpha()
+        )
+        texts = self.fast.decode_batch([[*anchor, token] for token, _ in looked], skip_special_tokens=False)
+        found = [
+            (token, text, word)
+            for (token, word), text in zip(looked, texts, strict=True)
+            if text == f"{lead} {word}"
+        ]
+        encoded = self.encode_many([text for _, text, _ in found])
+        return [
+            (token, word)
+            for (token, _, word), ids in zip(found, encoded, strict=True)
+            if ids == [*anchor, token]
+        ]
 
     def vocabulary(self) -> RetrievalVocabulary:
         """Fillers, keys and values for synthetic records, from the commonest whole words.

@@ -6,3 +6,4 @@ from .base import Protocol as Protocol
 from .kv_retrieval import InSequencePadding as InSequencePadding
 from .kv_retrieval import PrefixPadding as PrefixPadding
 from .kv_retrieval import QueryPadding as QueryPadding
+from .needle import Needle as Needle
