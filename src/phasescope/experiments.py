@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import zoo
+from . import natural, zoo
 from .backends.transformers import TransformersBackend
 from .catalog import PROTOCOLS
 from .errors import UsageError
+from .protocols import Protocol
 from .records import Finding, dump_json, read_json, write_atomic
 from .runner import Arm, read_run, run
 from .statistics import analyse
+from .tokens import Tokenizer
 
 Report = Callable[[int, int], None]
 DEMO_PROTOCOLS = ("prefix", "in_sequence")
@@ -22,19 +25,25 @@ DEMO_SEED = 0
 DEMO_CONTEXTS = 72  # three full rounds of the 24 offsets
 DEFAULT_PAIRS = 64
 CONTROL_FOLD = 24
+LONGEST_PROMPT = 131072
+TOKENS_PER_PAIR = 8  # 16K pairs in 128K tokens
+ROOM = 32  # tokens left for the answer
 
 
 def checkpoint(model: str) -> tuple[str, Path]:
-    """A model's name and folder, from a zoo name or a path.
+    """A model's name and folder, from a zoo name, the natural model's name or a path.
 
     Raises:
         UsageError: if it is neither.
     """
     if model in zoo.names():
         return model, zoo.folder(model)
+    if model == natural.NAME:
+        return model, natural.folder()
     folder = Path(model)
     if not folder.is_dir():
-        raise UsageError(f"no model {model!r}: neither a folder nor one of the zoo: {', '.join(zoo.names())}")
+        known = ", ".join([*zoo.names(), natural.NAME])
+        raise UsageError(f"no model {model!r}: neither a folder nor one of the zoo: {known}")
     return folder.resolve().name, folder
 
 
@@ -48,6 +57,7 @@ def measure(
     report: Report = lambda done, total: None,
     device: str = "cpu",
     trust_remote_code: bool = False,
+    tokenizer: Path | None = None,
     **sizes: Any,
 ) -> None:
     """Measure every model under every protocol, in one run folder; an interrupted run goes on.
@@ -58,20 +68,28 @@ def measure(
         out: the run folder.
         seed: of every draw.
         pairs: records in a context; by default what the models' cards say they were trained on (the fewest,
-            where they differ), 64 for models without a card.
+            where they differ), 64 for models without a card; in text one per 8 prompt tokens.
         report: told the trials that are done, and all.
         device: where the models run.
         trust_remote_code: allow a checkpoint to run code of its own.
-        **sizes: further settings of the protocols: contexts, questions, residues, margin.
+        tokenizer: a tokenizer.json, or a folder with one, for protocols of text; by default the models' own.
+        **sizes: further settings of the protocols (contexts, questions, residues, margin, prompt_tokens, …);
+            each takes those it has. None is the protocol's own default.
 
     Raises:
         UsageError: for unknown names or settings that do not fit.
     """
     checkpoints = [checkpoint(model) for model in models]
-    sizes["pairs"] = min(trained_pairs(folder) for _, folder in checkpoints) if pairs is None else pairs
-    asked = {name: PROTOCOLS.load(name)(**sizes) for name in protocols}
+    kinds = {name: PROTOCOLS.load(name) for name in protocols}
+    given = {name: value for name, value in {**sizes, "pairs": pairs}.items() if value is not None}
+    _refuse_unknown(given, kinds)
+    trained = min(trained_pairs(folder) for _, folder in checkpoints)
     arms = []
     for name, folder in checkpoints:
+        asked = {
+            label: _protocol(kind, folder, given, trained=trained, tokenizer=tokenizer)
+            for label, kind in kinds.items()
+        }
         backend = TransformersBackend.load(
             folder, name=name, device=device, trust_remote_code=trust_remote_code
         )
@@ -80,6 +98,43 @@ def measure(
             for label, protocol in asked.items()
         ]
     run(arms, out, seed, report)
+
+
+def _refuse_unknown(given: dict[str, Any], kinds: dict[str, type[Protocol]]) -> None:
+    """Refuse a setting that none of the protocols has."""
+    known = {field.name for kind in kinds.values() for field in fields(kind)}
+    for name in given:
+        if name not in known:
+            raise UsageError(
+                f"{name} is no setting of {', '.join(kinds)}, which know: {', '.join(sorted(known - {'tokenizer'}))}"
+            )
+
+
+def _protocol(
+    kind: type[Protocol], folder: Path, given: dict[str, Any], *, trained: int, tokenizer: Path | None
+) -> Protocol:
+    """A protocol with the settings that it has; of text with the tokenizer and the reach of the model."""
+    own = {field.name for field in fields(kind)}
+    settings = {name: value for name, value in given.items() if name in own}
+    if kind.synthetic:
+        return kind(**{"pairs": trained, **settings} if "pairs" in own else settings)
+    settings["tokenizer"] = Tokenizer.load(tokenizer or folder)
+    if "prompt_tokens" in own:
+        longest = reach(folder)
+        tokens = settings.setdefault("prompt_tokens", min(LONGEST_PROMPT, longest - ROOM))
+        if tokens > longest:
+            raise UsageError(
+                f"prompt_tokens is {tokens}; by its config.json {folder.name} reads at most {longest} tokens"
+            )
+        settings.setdefault("pairs", max(1, tokens // TOKENS_PER_PAIR))
+    return kind(**settings)
+
+
+def reach(folder: Path) -> int:
+    """The longest prompt that a checkpoint's config allows; the default length and its room where it says none."""
+    config = read_json(folder / "config.json")
+    longest = (config.get("text_config") or config).get("max_position_embeddings")
+    return int(longest) if isinstance(longest, int) else LONGEST_PROMPT + ROOM
 
 
 def trained_pairs(folder: Path) -> int:

@@ -12,7 +12,10 @@ from .progress import bar
 
 
 def measure(
-    models: Annotated[list[str], typer.Argument(help="Zoo names or checkpoint folders; name a control too.")],
+    models: Annotated[
+        list[str],
+        typer.Argument(help="Names of `phasescope list`, or checkpoint folders; a control too."),
+    ],
     out: Annotated[Path, typer.Option(help="The run folder; the same command resumes what it finds there.")],
     protocol: Annotated[list[str] | None, typer.Option(help="A protocol's name; may be repeated.")] = None,
     pairs: Annotated[
@@ -20,7 +23,21 @@ def measure(
     ] = None,
     contexts: Annotated[int, typer.Option(help="Contexts; 25 or more for intervals to hold.", min=1)] = 25,
     questions: Annotated[int | None, typer.Option(help="Records asked per context.", min=1)] = None,
-    residues: Annotated[int, typer.Option(help="Layouts per context.", min=2)] = 24,
+    residues: Annotated[int | None, typer.Option(help="Layouts per context; 24 by default.", min=2)] = None,
+    prompt_tokens: Annotated[
+        int | None,
+        typer.Option(help="Needle: tokens per prompt; by default 131072, or what the model reads."),
+    ] = None,
+    groups: Annotated[
+        int | None, typer.Option(help="Needle: residues of the source's position; 8 by default.", min=2)
+    ] = None,
+    value_words: Annotated[
+        int | None, typer.Option(help="Needle: one-token words per value; by default as few as suffice.")
+    ] = None,
+    chat: Annotated[bool, typer.Option(help="Needle: ask in the model's chat template.")] = False,
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="Needle: a tokenizer.json or its folder; by default the model's own.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of every draw.", min=0)] = 0,
     device: Annotated[str, typer.Option(help="Where torch runs the models.")] = "cpu",
     threads: Annotated[
@@ -44,5 +61,10 @@ def measure(
             contexts=contexts,
             questions=questions,
             residues=residues,
+            tokenizer=tokenizer,
+            prompt_tokens=prompt_tokens,
+            groups=groups,
+            value_words=value_words,
+            chat=chat or None,
         )
     print(f"wrote {out}; next: phasescope report {out}")

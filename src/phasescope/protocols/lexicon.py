@@ -17,8 +17,10 @@ Words = list[tuple[int, str]]
 
 FILLERS = 128
 """Commonest words, which pad a context and mean nothing."""
-SMALLEST = 512
-"""Words that are looked at even for a handful of pairs, so that contexts differ."""
+SMALLEST = 256
+"""Words for keys, and for values, even for a handful of pairs, so that contexts differ."""
+ENOUGH = 64
+"""Words that a model says in one token: if there are so many, only they are asked for."""
 MOST = 4
 """Words in the longest key or value; with four of them the smallest tokenizer has enough."""
 
@@ -72,18 +74,19 @@ class Lexicon:
         Raises:
             UsageError: if the tokenizer has too few words.
         """
-        small = [(token, word) for token, word in tokenizer.words() if len(word) > 2 and token not in taken]
-        fillers, small = small[:FILLERS], small[FILLERS:]
-        capital: Words = []
+
+        def free(*, capital: bool) -> Words:
+            words = tokenizer.words(capital=capital)
+            return [(token, word) for token, word in words if len(word) > 2 and token not in taken]
+
+        small = free(capital=False)
+        # Words that begin no other come first: a piece of a word (`challeng`) is no word to ask for.
+        fillers = _longest(small)[:FILLERS]
+        padding = {token for token, _ in fillers}
+        words = [entry for entry in small if entry[0] not in padding]
         for keys_of, values_of in _sizes(key_words, value_words):
             need = _pool_size(pairs, keys_of), _pool_size(pairs, values_of)
-            if not capital and 2 * max(need) > len(small) > 0:
-                capital = [
-                    (token, word)
-                    for token, word in tokenizer.words(capital=True)
-                    if len(word) > 2 and token not in taken
-                ]
-            found = _pools(small, capital, *need)
+            found = _pools(words, *need) or _pools([*words, *free(capital=True)], *need)
             if found is not None and fillers:
                 keys, values = found
                 return cls(
@@ -141,16 +144,12 @@ def _pool_size(count: int, words: int) -> int:
     return size * words
 
 
-def _pools(small: Words, capital: Words, keys: int, values: int) -> tuple[Words, Words] | None:
+def _pools(words: Words, keys: int, values: int) -> tuple[Words, Words] | None:
     """At least so many words for keys and for values; None where they are too few."""
-    look = SMALLEST
-    while look < 2 * len(small):
-        free = _longest(small[:look])
-        if len(free) >= 2 * max(keys, values, SMALLEST // 8):
-            return free[1::2], free[::2]
-        look *= 2
-    words = small + capital
     free = _longest(words)
+    each = max(keys, values, SMALLEST)
+    if len(free) >= 2 * each:
+        return free[1 : 2 * each : 2], free[: 2 * each : 2]
     most = min(len(free), len(words) - keys)
     if most < values:
         return None
@@ -170,7 +169,7 @@ def _askable(tokenizer: Tokenizer, values: Words) -> Words:
     """The values that are of equally many tokens without their blank: one, if there are enough of them."""
     lengths = np.array([len(ids) for ids in tokenizer.encode_many([word for _, word in values])])
     single = int((lengths == 1).sum())
-    length = 1 if single >= SMALLEST // 8 else np.bincount(lengths).argmax()
+    length = 1 if single >= ENOUGH else np.bincount(lengths).argmax()
     return [entry for entry, own in zip(values, lengths, strict=True) if own == length]
 
 

@@ -27,7 +27,7 @@ from .turns import balanced_turns
 Ints = npt.NDArray[np.int64]
 
 INSTRUCTION = "Each line with a colon pairs a key with its value. The other lines mean nothing.\n"
-QUESTION = "The line with that key again:\n {key}:"
+QUESTION = " {key}:"
 CHAT_QUESTION = "Which value is paired with the key {key}? Answer with the value alone, in one line."
 SHORTEST_LINE = 2
 """A filler line is a word and a line break at least."""
