@@ -15,24 +15,24 @@ CONTROL = ("<|start|>", "<|user|>", "<|model|>", "<|end|>")
 CHAT = "{{ bos_token }}{% for message in messages %}<|user|>{{ message.content }}<|end|>{% endfor %}<|model|>"
 
 
-def made_words(count: int, seed: int = 0, syllables: int = 3) -> list[str]:
-    """So many different words of equally many syllables, in random order."""
+def made_words(count: int, seed: int = 0) -> list[str]:
+    """So many different words of two or three syllables, in random order; many begin another."""
     rng = np.random.default_rng(seed)
-    letters = len(CONSONANTS) * len(VOWELS)
-    numbers = rng.permutation(letters**syllables)[:count]
-    digits = numbers[:, None] // letters ** np.arange(syllables) % letters
-    return [
-        "".join(CONSONANTS[digit // len(VOWELS)] + VOWELS[digit % len(VOWELS)] for digit in word)
-        for word in digits.tolist()
-    ]
+    syllables = np.array([consonant + vowel for consonant in CONSONANTS for vowel in VOWELS])
+    short = [first + second for first in syllables for second in syllables]
+    number = rng.permutation(len(short) * len(syllables))
+    long = (short[index // len(syllables)] + syllables[index % len(syllables)] for index in number)
+    some = rng.permutation(short)[: count // 4].tolist()
+    words = [*some, *(str(next(long)) for _ in range(count - len(some)))]
+    return [words[index] for index in rng.permutation(count)]
 
 
 def made_tokenizer(
     words: Sequence[str], *, name: str = "made", template: str | None = CHAT, bos: bool = False
 ) -> Tokenizer:
-    """A byte-level BPE in which every word, with its blank and as well without it, is one token.
+    """A byte-level tokenizer in which every word, with its blank and without it, is one token.
 
-    So is every beginning of a word, as merges go letter by letter. Everything else is read byte by byte.
+    Everything else is read byte by byte.
 
     Args:
         words: of small letters and capitals.
@@ -40,15 +40,9 @@ def made_tokenizer(
         template: the chat template.
         bos: whether `<|start|>` is put in front of every text.
     """
-    vocabulary = {piece: index for index, piece in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    merges = []
-    for word in words:
-        for whole in (f"Ġ{word}", word):
-            for end in range(1, len(whole)):
-                if whole[: end + 1] not in vocabulary:
-                    vocabulary[whole[: end + 1]] = len(vocabulary)
-                    merges.append((whole[:end], whole[end]))
-    fast = FastTokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    pieces = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *(f"Ġ{word}" for word in words), *words]
+    vocabulary = {piece: index for index, piece in enumerate(dict.fromkeys(pieces))}
+    fast = FastTokenizer(models.BPE(vocab=vocabulary, merges=[], ignore_merges=True))
     fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     fast.decoder = decoders.ByteLevel()
     fast.add_special_tokens([AddedToken(token, special=True) for token in CONTROL])

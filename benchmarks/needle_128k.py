@@ -33,7 +33,7 @@ from phasescope.tokens import Tokenizer
 
 from .made_tokenizer import made_tokenizer, made_words
 
-MADE_WORDS = 40_000
+MADE_WORDS = 75_000
 
 
 def main() -> None:
