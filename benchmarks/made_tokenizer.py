@@ -28,19 +28,25 @@ def made_words(count: int, seed: int = 0) -> list[str]:
 
 
 def made_tokenizer(
-    words: Sequence[str], *, name: str = "made", template: str | None = CHAT, bos: bool = False
+    words: Sequence[str],
+    *,
+    bare: Sequence[str] | None = None,
+    name: str = "made",
+    template: str | None = CHAT,
+    bos: bool = False,
 ) -> Tokenizer:
-    """A byte-level tokenizer in which every word, with its blank and without it, is one token.
+    """A byte-level tokenizer in which every word with a blank before it is one token.
 
     Everything else is read byte by byte.
 
     Args:
         words: of small letters and capitals.
+        bare: words that are tokens without a blank, too; by default all of them.
         name: what a report calls it.
         template: the chat template.
         bos: whether `<|start|>` is put in front of every text.
     """
-    pieces = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *(f"Ġ{word}" for word in words), *words]
+    pieces = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *(f"Ġ{word}" for word in words), *(words if bare is None else bare)]
     vocabulary = {piece: index for index, piece in enumerate(dict.fromkeys(pieces))}
     fast = FastTokenizer(models.BPE(vocab=vocabulary, merges=[], ignore_merges=True))
     fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -87,10 +87,9 @@ def _convert(source: Path, out: Path) -> None:
         # The classes are typed in part.
         model: Any = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name)
         tokenizer: Any = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
-    except (ValueError, KeyError, ImportError) as error:
-        raise UsageError(
-            f"cannot read {source}: {str(error).splitlines()[0]}; install {PACKAGE} again"
-        ) from error
+    except Exception as error:  # a damaged file fails anywhere in the reader
+        problem = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UsageError(f"cannot read {source}: {problem}; install {PACKAGE} again") from error
     # The weights are plain floats now; what says otherwise would make the saved folder unreadable.
     del model.hf_quantizer, model.config.quantization_config
     model.is_quantized = False
