@@ -3,9 +3,10 @@
 import json
 
 import pytest
+from benchmarks.made_tokenizer import made_tokenizer, made_words
 
-from phasescope import UsageError, zoo
-from phasescope.experiments import checkpoint, measure, trained_pairs
+from phasescope import UsageError, natural, zoo
+from phasescope.experiments import checkpoint, measure, reach, trained_pairs
 from phasescope.runner import read_run
 
 
@@ -41,3 +42,80 @@ def test_arms_of_one_protocol_see_the_same_trials(tmp_path):
     for protocol in ("prefix", "in_sequence"):
         first, second = ([o.trial for o in run.observations[f"{model}/{protocol}"]] for model in (one, two))
         assert first == second
+
+
+@pytest.fixture
+def dense(tmp_path):
+    """A checkpoint of an untrained dense model with a tokenizer of its own."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    tokenizer = made_tokenizer(made_words(800))
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = LlamaConfig(vocab_size=tokenizer.size, max_position_embeddings=512, **sizes)
+    LlamaForCausalLM(config).save_pretrained(tmp_path / "dense")
+    tokenizer.fast.save(str(tmp_path / "dense" / "tokenizer.json"))
+    (tmp_path / "dense" / "chat_template.jinja").write_text(tokenizer.template)
+    return tmp_path / "dense"
+
+
+SMALL = {"seed": 0, "contexts": 2, "questions": 2}
+
+
+def test_needles_are_asked_with_the_models_own_tokenizer(tmp_path, dense):
+    """A protocol of text needs no vocabulary; prompts and pairs fit the model unless told otherwise."""
+    measure([str(dense)], ["needle"], tmp_path / "run", **SMALL)
+    (arm,) = json.loads((tmp_path / "run" / "run.json").read_text())["arms"]
+    settings = arm["protocol"]["settings"]
+    assert (settings["prompt_tokens"], settings["pairs"]) == (480, 60)
+    assert settings["tokenizer"]["name"] == "dense"
+    observations = read_run(tmp_path / "run").observations["dense"]
+    assert len(observations) == arm["protocol"]["plan"]["trials"] == 2 * 8 * 2
+    assert all(o.text is not None and o.logprob is not None for o in observations)
+    spent = [json.loads(line)["tokens"] for line in (tmp_path / "run" / "timings.jsonl").open()]
+    assert sum(spent) == arm["protocol"]["plan"]["prefix_tokens"]
+
+
+def test_each_protocol_takes_the_settings_that_it_has(tmp_path, dense):
+    """What none of them knows is refused, with what they know."""
+    name = zoo.names()[0]
+    measure([name], ["prefix"], tmp_path / "zoo", **SMALL, pairs=5, groups=None, chat=None)
+    with pytest.raises(UsageError, match="chat is no setting of prefix, which know: contexts, margin"):
+        measure([name], ["prefix"], tmp_path / "no", **SMALL, chat=True)
+    with pytest.raises(UsageError, match="residues is no setting of needle"):
+        measure([str(dense)], ["needle"], tmp_path / "no", **SMALL, residues=24)
+    measure([str(dense)], ["needle"], tmp_path / "chat", **SMALL, prompt_tokens=300, pairs=9, chat=True)
+    settings = json.loads((tmp_path / "chat" / "run.json").read_text())["arms"][0]["protocol"]["settings"]
+    assert (settings["chat"], settings["pairs"], settings["prompt_tokens"]) == (True, 9, 300)
+
+
+def test_a_prompt_longer_than_the_model_reads_is_refused(tmp_path, dense):
+    """By its config; a nested one and one that says nothing are read too."""
+    with pytest.raises(UsageError, match="dense reads at most 512 tokens"):
+        measure([str(dense)], ["needle"], tmp_path / "run", **SMALL, prompt_tokens=513)
+    assert reach(dense) == 512
+    (tmp_path / "config.json").write_text('{"text_config": {"max_position_embeddings": 77}}')
+    assert reach(tmp_path) == 77
+    (tmp_path / "config.json").write_text("{}")
+    assert reach(tmp_path) > 131072
+
+
+def test_a_tokenizer_can_be_given_from_elsewhere(tmp_path, dense):
+    """A folder without one needs it; a zoo model has none."""
+    with pytest.raises(UsageError, match="no tokenizer at"):
+        measure([zoo.names()[0]], ["needle"], tmp_path / "run", **SMALL)
+    other = tmp_path / "other"
+    other.mkdir()
+    (dense / "tokenizer.json").rename(other / "tokenizer.json")
+    measure([str(dense)], ["needle"], tmp_path / "run", **SMALL, tokenizer=other)
+    settings = json.loads((tmp_path / "run" / "run.json").read_text())["arms"][0]["protocol"]["settings"]
+    assert settings["tokenizer"]["name"] == "other"
+
+
+def test_the_natural_model_is_known_by_name(monkeypatch, tmp_path):
+    """Beside the zoo's, and in the list of what is known."""
+    monkeypatch.setattr(natural, "folder", lambda: tmp_path)
+    assert checkpoint(natural.NAME) == (natural.NAME, tmp_path)
+    with pytest.raises(UsageError, match=natural.NAME):
+        checkpoint("nothing-of-the-kind")

@@ -80,6 +80,7 @@ PROTOCOLS = Table(
         "query": "phasescope.protocols.kv_retrieval:QueryPadding",
         "sweep": "phasescope.protocols.padding_sweep:PaddingSweep",
         "records": "phasescope.mitigations.records:Records",
+        "needle": "phasescope.protocols.needle:Needle",
     },
 )
 BACKENDS = Table(

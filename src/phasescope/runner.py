@@ -134,7 +134,9 @@ def _answer(
         lines = [_line(arm, trial, reply) for trial, reply in zip(trials, answer.replies, strict=True)]
         _count_lost(lost, arm.name, lines)
         if len(reasons := lost[arm.name] or []) >= LOST:
-            raise UsageError(f"{_all_lost(arm.name, reasons)}; this batch is not kept, give the command again")
+            raise UsageError(
+                f"{_all_lost(arm.name, reasons)}; this batch is not kept, give the command again"
+            )
         log.append(lines)
         cost = {"seconds": answer.seconds, "tokens": answer.tokens}
         _log_timing(out, {"arm": arm.name, "cluster": trials[0].cluster, "trials": len(trials), **cost})

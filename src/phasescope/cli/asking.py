@@ -67,7 +67,9 @@ class Asking:
     backend: Annotated[Runs, typer.Option(help="Models on this machine, or an OpenAI-compatible server.")] = (
         Runs.transformers
     )
-    device: Annotated[str, typer.Option(help="Where torch runs the models; cuda is a GPU per worker.")] = "cpu"
+    device: Annotated[str, typer.Option(help="Where torch runs the models; cuda is a GPU per worker.")] = (
+        "cpu"
+    )
     device_map: Annotated[
         str | None, typer.Option(help="Spread one model over several GPUs: auto, balanced, ….")
     ] = None
@@ -76,7 +78,9 @@ class Asking:
     max_tokens: Annotated[
         int | None, typer.Option(help="Tokens of context in one forward; bounds the memory.", min=1)
     ] = None
-    prefill_chunk: Annotated[int, typer.Option(help="Tokens of a prompt that one forward reads.", min=1)] = 4096
+    prefill_chunk: Annotated[int, typer.Option(help="Tokens of a prompt that one forward reads.", min=1)] = (
+        4096
+    )
     threads: Annotated[
         int, typer.Option(help="CPU threads of each worker; part of the run, as sums depend on it.", min=1)
     ] = 2
@@ -96,9 +100,9 @@ class Asking:
     unverified: Annotated[
         bool, typer.Option(help="Server: measure even if nothing tells which tokens it reads.")
     ] = False
-    ask: Annotated[
-        Form | None, typer.Option(help="Server: form of the prompts; else the best it takes.")
-    ] = None
+    ask: Annotated[Form | None, typer.Option(help="Server: form of the prompts; else the best it takes.")] = (
+        None
+    )
     top_logprobs: Annotated[
         int | None,
         typer.Option(help="Server: log-probabilities per token at most; else all it gives.", min=0),
@@ -154,7 +158,15 @@ class Asking:
             raise UsageError("no model named; give zoo names or checkpoint folders, see `phasescope list`")
         loading = {
             name: getattr(self, name)
-            for name in ("device", "device_map", "dtype", "attention", "max_tokens", "prefill_chunk", "threads")
+            for name in (
+                "device",
+                "device_map",
+                "dtype",
+                "attention",
+                "max_tokens",
+                "prefill_chunk",
+                "threads",
+            )
         }
         settings = {
             "loading": {**loading, "trust_remote_code": self.trust_remote_code},
@@ -179,10 +191,15 @@ class Asking:
             "unverified": self.unverified,
         }
         grids = window_grids(self.grid)
-        found = [] if controls and not models else experiments.served(
-            self.base_url, models, **settings, grids=grids
+        found = (
+            []
+            if controls and not models
+            else experiments.served(self.base_url, models, **settings, grids=grids)
         )
-        return [*found, *(experiments.served(self.base_url, controls, **settings, grids=[]) if controls else [])]
+        return [
+            *found,
+            *(experiments.served(self.base_url, controls, **settings, grids=[]) if controls else []),
+        ]
 
     def made_engine(self) -> Engine:
         """The engine that these options name."""

@@ -15,7 +15,9 @@ def measure(
     asking: Asking,
     models: Annotated[
         list[str] | None,
-        typer.Argument(help="Names of `phasescope list`, or checkpoint folders; a control too. With a server, its models."),
+        typer.Argument(
+            help="Names of `phasescope list`, or checkpoint folders; a control too. With a server, its models."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run folder; the same command resumes what it finds there.")

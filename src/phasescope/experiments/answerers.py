@@ -42,7 +42,9 @@ class Answerer:
         """
         place = self.tokenizer or self.folder
         if place is None:
-            raise UsageError(f"real text for {self.name} needs its tokenizer; name its folder with --tokenizer")
+            raise UsageError(
+                f"real text for {self.name} needs its tokenizer; name its folder with --tokenizer"
+            )
         return Tokenizer.load(place)
 
     def card(self) -> dict[str, Any]:

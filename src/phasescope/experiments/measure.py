@@ -42,7 +42,9 @@ def arms_of(answerers: Sequence[Answerer], protocols: Sequence[str], **settings:
         UsageError: for unknown names or settings that do not fit.
     """
     if PaddingSweep.name in protocols:
-        raise UsageError("protocol 'sweep' asks prompts of your own; use phasescope sweep PROMPT.txt --model …")
+        raise UsageError(
+            "protocol 'sweep' asks prompts of your own; use phasescope sweep PROMPT.txt --model …"
+        )
     kinds = {name: PROTOCOLS.load(name) for name in protocols}
     given = {name: value for name, value in settings.items() if value is not None}
     _refuse_unknown(given, kinds)

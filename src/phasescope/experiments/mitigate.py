@@ -67,7 +67,9 @@ def mitigate(
         ]
     sizes = {**own["protocol"]["settings"], "contexts": contexts}
     protocol = PROTOCOLS.load(own["protocol"]["name"])(**sizes)
-    (answerer,) = local([model or own["backend"].get("path") or own["backend"]["model"]], loading={"device": device})
+    (answerer,) = local(
+        [model or own["backend"].get("path") or own["backend"]["model"]], loading={"device": device}
+    )
     backend = loaded(answerer.backend)
     ways = Ways(shifts or (0, max(1, profile.stride // 2)), combine, below, limit)
     target = folder / "mitigate" if out is None else out

@@ -32,11 +32,10 @@ def sweep_arms(
     arms = []
     for answerer in answerers:
         own = answerer.read_tokenizer() if text else None
-        arms.append(
-            Arm(answerer.name, answerer.backend, PaddingSweep(prompts=tuple(prompts), tokenizer=own, **settings))
-        )
-        for line in told(answerer.name, arms[-1].protocol):
+        protocol = PaddingSweep(prompts=tuple(prompts), tokenizer=own, **settings)
+        for line in told(answerer.name, protocol):
             announce(line)
+        arms.append(Arm(answerer.name, answerer.backend, protocol))
     return arms
 
 

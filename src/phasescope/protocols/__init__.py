@@ -6,5 +6,6 @@ from .base import Protocol as Protocol
 from .kv_retrieval import InSequencePadding as InSequencePadding
 from .kv_retrieval import PrefixPadding as PrefixPadding
 from .kv_retrieval import QueryPadding as QueryPadding
+from .needle import Needle as Needle
 from .padding_sweep import PaddingSweep as PaddingSweep
 from .prompts import Prompt as Prompt

@@ -31,6 +31,7 @@ class Arm:
         backend: what the backend said of itself.
         observations: all its answered trials.
         dropped: its trials that could not be observed.
+        residues: how many residues its protocol's layouts visit.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Arm:
     backend: dict[str, Any]
     observations: Sequence[Observation]
     dropped: Sequence[Dropped] = ()
+    residues: int = DEFAULT_FOLD
 
     def position(self, observation: Observation) -> int:
         """The position that is folded."""
@@ -93,12 +95,10 @@ def read_arms(folders: Sequence[Path]) -> tuple[list[Arm], dict[str, dict[str, A
         for name, (label, arm) in zip(names, described, strict=True)
     ]
     folds = {
-        coordinate: max(
-            (a.stride for a in found if a.stride and a.coordinate == coordinate), default=DEFAULT_FOLD
-        )
+        coordinate: max((a.stride for a in found if a.stride and a.coordinate == coordinate), default=None)
         for coordinate in ("source", "query")
     }
-    arms = [replace(arm, fold=arm.stride or folds[arm.coordinate]) for arm in found]
+    arms = [replace(arm, fold=arm.stride or folds[arm.coordinate] or arm.fold) for arm in found]
     return arms, {label: run.description for label, run in runs.items()}
 
 
@@ -121,15 +121,18 @@ def _arm(
 ) -> Arm:
     grids = described["backend"].get("grids")
     stride = common_stride(grids)
+    settings = described["protocol"]["settings"]
+    residues = settings.get("groups") or settings.get("residues") or DEFAULT_FOLD
     return Arm(
         name=name,
         run=run,
         control=grids is not None and stride is None,
         stride=stride,
-        fold=stride or DEFAULT_FOLD,
+        fold=stride or residues,
         protocol=described["protocol"]["name"],
         coordinate=described["protocol"]["moves"],
         backend=described["backend"],
         observations=observations,
         dropped=dropped,
+        residues=residues,
     )

@@ -93,6 +93,7 @@ def findings_of(arm: Arm, arms: Sequence[Arm], seed: int, draws: int) -> list[Fi
                 arm.observations,
                 stride=arm.stride,
                 fold=fold,
+                residues=arm.residues,
                 coordinate=arm.coordinate,
                 rng=np.random.default_rng([seed, *arm.name.encode()]),
                 draws=draws,

@@ -171,7 +171,7 @@ def _balance(arm: Arm) -> str:
     """How far the residue groups differ in mean and SD of the folded position, in tokens."""
     if not arm.observations:
         return "–"
-    balance = position_balance(arm.observations, coordinate=arm.coordinate)
+    balance = position_balance(arm.observations, arm.residues, arm.coordinate)
     return f"{balance.mean_spread:.2f}, {balance.sd_spread:.2f}"
 
 
@@ -198,9 +198,10 @@ def _measure(arms: Sequence[dict[str, Any]], seed: int, folder: str) -> str:
     words += _server(backend) if server else []
     for protocol in dict.fromkeys(arm["protocol"]["name"] for arm in arms):
         words += ["--protocol", protocol]
-    for option in ("pairs", "contexts", "questions", "residues"):
+    for option in ("prompt_tokens", "pairs", "contexts", "questions", "residues", "groups", "value_words"):
         if settings.get(option) is not None:
-            words += [f"--{option}", str(settings[option])]
+            words += [f"--{option.replace('_', '-')}", str(settings[option])]
+    words += ["--chat"] if settings.get("chat") else []
     words += ["--seed", str(seed)]
     words += [] if server else ["--device", backend["device"], "--threads", str(backend["threads"])]
     return shlex.join(words)
