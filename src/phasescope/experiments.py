@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from . import zoo
+from .backends import Backend
 from .backends.transformers import TransformersBackend
 from .catalog import PROTOCOLS
 from .errors import UsageError
+from .protocols import PaddingSweep, Prompt
 from .records import Finding, dump_json, read_json, write_atomic
 from .runner import Arm, read_run, run
 from .statistics import analyse
+from .tokens import Tokenizer
 
 Report = Callable[[int, int], None]
 DEMO_PROTOCOLS = ("prefix", "in_sequence")
@@ -80,6 +83,85 @@ def measure(
             for label, protocol in asked.items()
         ]
     run(arms, out, seed, report)
+
+
+def sweep_backend(
+    model: str, *, control: bool = False, device: str = "cpu", trust_remote_code: bool = False
+) -> Backend:
+    """Who answers a sweep of a local model.
+
+    Args:
+        model: a zoo name or a checkpoint folder.
+        control: the user's word that it has no grid.
+        device: where it runs.
+        trust_remote_code: allow a checkpoint to run code of its own.
+    """
+    name, folder = checkpoint(model)
+    known: dict[str, Any] = {"grids": []} if control else {}
+    return TransformersBackend.load(
+        folder, name=name, device=device, trust_remote_code=trust_remote_code, **known
+    )
+
+
+def sweep(
+    models: Sequence[str],
+    prompts: Sequence[Prompt],
+    out: Path,
+    *,
+    controls: Sequence[str] = (),
+    tokenizer: Path | None = None,
+    backend: Callable[..., Backend] = sweep_backend,
+    announce: Callable[[str], None] = lambda line: None,
+    report: Report = lambda done, total: None,
+    device: str = "cpu",
+    trust_remote_code: bool = False,
+    **settings: Any,
+) -> None:
+    """Put more and more padding into a user's prompts and log what the models make of it.
+
+    Args:
+        models: zoo names or checkpoint folders.
+        prompts: what is asked.
+        out: the run folder; an interrupted run goes on.
+        controls: models that have no grid, by the user's word.
+        tokenizer: where the tokenizer is; by default in each model's own folder.
+        backend: makes the one who answers from a model's name and the options of `sweep_backend`.
+        announce: told, before any model is loaded, what the sweep will cost and which padding cannot be used.
+        report: told the trials that are done, and all.
+        device: where the models run.
+        trust_remote_code: allow a checkpoint to run code of its own.
+        **settings: further settings of `PaddingSweep`.
+
+    Raises:
+        UsageError: for unknown names, or prompts and settings that cannot be asked as they say.
+    """
+    named = [(model, False) for model in models] + [(model, True) for model in controls]
+    protocols = []
+    for model, _ in named:
+        place = checkpoint(model)[1] if tokenizer is None else tokenizer
+        text = (
+            any(not prompt.prompt_ids for prompt in prompts) or settings.get("scorer") or settings.get("chat")
+        )
+        own = Tokenizer.load(place) if text else None
+        protocols.append(PaddingSweep(prompts=tuple(prompts), tokenizer=own, **settings))
+        for line in told(model, protocols[-1]):
+            announce(line)
+    arms = []
+    for (model, control), protocol in zip(named, protocols, strict=True):
+        answers = backend(model, control=control, device=device, trust_remote_code=trust_remote_code)
+        arms.append(Arm(answers.name, answers, protocol))
+    run(arms, out, 0, report)  # nothing is drawn
+
+
+def told(model: str, protocol: PaddingSweep) -> Iterator[str]:
+    """What a sweep will cost, and which padding families were dropped, in lines."""
+    plan = protocol.plan()
+    generated = plan.trials * (protocol.new_tokens if protocol.scorer else 1)
+    yield (
+        f"{model}: {plan.trials:,} prompts, {plan.prompt_tokens:,} tokens to read, up to {generated:,} to generate"
+    )
+    for family, why in protocol.dropped.items():
+        yield f"{model}: padding {family} is left out: {why}"
 
 
 def trained_pairs(folder: Path) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +30,7 @@ class Arm:
         coordinate: the position that the protocol moves.
         backend: what the backend said of itself.
         observations: all its answered trials.
+        asked: what the protocol said of itself.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Arm:
     coordinate: Literal["source", "query"]
     backend: dict[str, Any]
     observations: Sequence[Observation]
+    asked: dict[str, Any] = field(default_factory=dict)
 
     def position(self, observation: Observation) -> int:
         """The position that is folded."""
@@ -119,4 +121,5 @@ def _arm(name: str, run: str, described: dict[str, Any], observations: Sequence[
         coordinate=described["protocol"]["moves"],
         backend=described["backend"],
         observations=observations,
+        asked=described["protocol"],
     )

@@ -15,6 +15,7 @@ from ..errors import UnknownNameError
 from ..records import Finding
 from ..statistics import position_balance
 from .arms import Arm
+from .sweep import SWEEP, sweep_command
 from .verdict import by_arm, find, plain
 
 COLUMNS = (
@@ -181,6 +182,8 @@ def _commands(runs: dict[str, dict[str, Any]], settings: Settings) -> list[str]:
 
 def _measure(arms: Sequence[dict[str, Any]], seed: int, folder: str) -> str:
     """The command line that measures these arms, or that there is none."""
+    if arms and arms[0]["protocol"]["name"] == SWEEP:
+        return sweep_command(arms, folder)
     if not arms or any(arm["backend"]["backend"] != "transformers" for arm in arms):
         return f"# {folder} was measured from Python: phasescope.runner.run with the arms in its run.json"
     backend, settings = arms[0]["backend"], arms[0]["protocol"]["settings"]

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from ..errors import BrokenRecordError
 from ..records import Finding, read_json
+from .sweep import apart, sweep_text
 from .verdict import COLUMNS, rows, verdict
 
 
@@ -30,10 +31,13 @@ def read_findings(path: Path) -> list[Finding]:
 
 
 def summary(folder: Path) -> str:
-    """The verdict and a table of the arms as plain text, from the folder's findings.json."""
-    findings = read_findings(folder / "findings.json")
-    lines = [COLUMNS, *(astuple(row) for row in rows(findings))]
-    return f"{_table(lines)}\n\n{verdict(findings)}".replace("\N{NO-BREAK SPACE}", " ")
+    """The verdict and a table of the arms as plain text, from the folder's findings.json; then its sweeps."""
+    rest, sweeps = apart(read_findings(folder / "findings.json"))
+    parts = [sweep_text(own) for own in sweeps.values()]
+    if rest or not sweeps:
+        lines = [COLUMNS, *(astuple(row) for row in rows(rest))]
+        parts.insert(0, f"{_table(lines)}\n\n{verdict(rest)}")
+    return "\n\n".join(parts).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def _table(lines: Sequence[tuple[str, ...]]) -> str:

@@ -70,9 +70,9 @@ def find_period(
         rng: of the permutations.
         draws: permutations per test.
         own: clusters have phase profiles and trends of their own, because their positions do not compare.
-        refit: fit the trend again to every permutation, and divide by what it leaves. Residuals of a fit vary
-            less than the noise; with 16 layouts of one context, of which a cubic takes 3, permuting them as
-            they are has size 0.15 at nominal 0.05.
+        refit: fit the trend again to every permutation, and take each statistic as −log(1 − R²) of what that
+            leaves. Residuals of a fit vary less than the noise; with 16 layouts of one context, of which a
+            cubic takes 3, permuting them as they are has size 0.15 at nominal 0.05.
 
     Source: Westfall and Young 1993, Resampling-Based Multiple Testing, for the smallest p and its null;
         Anderson and Legendre 1999, Journal of Statistical Computation and Simulation 62, 271–303, for the refit.
@@ -92,11 +92,12 @@ def find_period(
     *parts, trend_DK = _sums(values_CLQ, [*(f.column_NS for f in folds.values()), trend], rng, draws)
     sums = dict(zip(testable, parts, strict=True))
     total = float((values_CLQ**2).sum())
-    left_D = total - (trend_DK**2).sum(axis=1) if refit and total > 0 else np.ones(draws + 1)
+    left_D = np.maximum(total - (trend_DK**2).sum(axis=1), 1e-12 * total) if refit and total > 0 else None
     score_DM = np.stack([_score(sums[stride], folds[stride], left_D) for stride in testable], axis=1)
     best_D = score_DM.max(axis=1)
     p_value = permutation_p(best_D)
-    explained = {s: quadratic_form(sums[s], folds[s].inverse_SS) / left_D for s in testable}
+    squares = {s: quadratic_form(sums[s], folds[s].inverse_SS) for s in testable}
+    explained = {s: _of_rest(squares[s], left_D) for s in testable}
     stride = None
     if p_value <= SIGNIFICANT:
         stride = _named(values_CLQ, folds, explained, rng, draws, refit)
@@ -108,7 +109,7 @@ def find_period(
         },
         tested=testable,
         not_testable=not_testable,
-        share={s: float(explained[s][0] * left_D[0]) / total if total > 0 else 0.0 for s in testable},
+        share={s: float(squares[s][0]) / total if total > 0 else 0.0 for s in testable},
     )
 
 
@@ -120,12 +121,19 @@ def _sums(
     return np.split(sum_DK, np.cumsum([column_NK.shape[1] for column_NK in columns])[:-1], axis=1)
 
 
-def _score(sum_DS: Floats, design: Fold, left_D: Floats) -> Floats:
+def _of_rest(squares_D: Floats, left_D: Floats | None) -> Floats:
+    """−log(1 − R²) of what is left to explain, which for small R² is R²; without a refit the squares themselves."""
+    if left_D is None:
+        return squares_D
+    return -np.log1p(-np.minimum(squares_D / left_D, 1 - 1e-12))
+
+
+def _score(sum_DS: Floats, design: Fold, left_D: Floats | None) -> Floats:
     """−log p of each draw, by the more striking of sum of squares and single phase."""
-    squares_D = quadratic_form(sum_DS, design.inverse_SS) / left_D
+    squares_D = _of_rest(quadratic_form(sum_DS, design.inverse_SS), left_D)
     size_S = np.einsum("ns,ns->s", design.column_NS, design.column_NS)
-    spike_D = (sum_DS**2 / np.where(size_S > 1e-6, size_S, np.inf)).max(axis=1) / left_D
-    return np.maximum(_surprise(squares_D), _surprise(spike_D))
+    spike_D = (sum_DS**2 / np.where(size_S > 1e-6, size_S, np.inf)).max(axis=1)
+    return np.maximum(_surprise(squares_D), _surprise(_of_rest(spike_D, left_D)))
 
 
 def _surprise(statistic_D: Floats) -> Floats:
@@ -202,12 +210,12 @@ def _improved(
     rest_CLQ = without(values_CLQ.reshape(-1)).reshape(values_CLQ.shape)
     residual = [without(multiple.column_NS) for multiple in multiples]
     *parts, base_DS, trend_DK = _sums(rest_CLQ, [*residual, base.column_NS, base.trend_NK], rng, draws)
-    left_D = np.ones(draws + 1)
+    left_D = None
     if refit:
         taken_D = quadratic_form(base_DS, base.inverse_SS) + (trend_DK**2).sum(axis=1)
         left_D = np.maximum((rest_CLQ**2).sum() - taken_D, 1e-12 * (rest_CLQ**2).sum() + 1e-300)
     surprises = [
-        _surprise(quadratic_form(sum_DS, inverse(column_NS.T @ column_NS)) / left_D)
+        _surprise(_of_rest(quadratic_form(sum_DS, inverse(column_NS.T @ column_NS)), left_D))
         for column_NS, sum_DS in zip(residual, parts, strict=True)
     ]
     return permutation_p(np.max(surprises, axis=0)) <= max(IMPROVES, 1 / (1 + draws))

@@ -28,7 +28,8 @@ METHODS = {
     "next, in one prompt under one padding family",
     "period": "smallest p over candidate strides of the phase fold and of a single phase, on the mean over padding "
     "families, without each prompt's mean and cubic trend; its p by permuting the numbers of pads within each "
-    "prompt, jointly for all its families, the trend fitted again each time; named is the smallest stride that its multiples do not improve",
+    "prompt, jointly for all its families, the trend fitted again each time; named is the smallest stride that its "
+    "multiples do not improve",
     "sweep_residue": "share of right answers among the trials with that number of pads mod the stride; Wilson's "
     "interval for the share of (prompt, number of pads) pairs at which every family was right",
     "pads_to_add": "smallest measured number of pads whose residue was right in every trial of every prompt and "

@@ -1,0 +1,103 @@
+"""`phasescope sweep`: does a prompt's answer flip when a few meaningless tokens are put in?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import UsageError
+from ..protocols.padding_sweep import parse_lengths
+from ..protocols.prompts import read_prompts
+from ..protocols.scorers import Scorer
+from ..report import build_report, summary
+from .extras import need_models
+from .progress import bar
+
+FAMILIES = ["line", "spaces", "comment", "blank", "sentence"]
+
+
+def sweep(
+    prompts: Annotated[
+        list[Path], typer.Argument(help="Text files, or .jsonl with one {prompt, expected, rival} a line.")
+    ],
+    out: Annotated[Path, typer.Option(help="The run folder; the same command resumes what it finds there.")],
+    model: Annotated[
+        list[str] | None, typer.Option(help="A zoo name or checkpoint folder; repeatable.")
+    ] = None,
+    control: Annotated[
+        list[str] | None, typer.Option(help="A model that you know to have no grid; repeatable.")
+    ] = None,
+    expected: Annotated[str | None, typer.Option(help="The continuation that is right.")] = None,
+    rival: Annotated[list[str] | None, typer.Option(help="What it competes with; repeatable.")] = None,
+    lengths: Annotated[
+        str, typer.Option(help="Numbers of pad tokens: 24:40 is 24 to 39; or a list: 0,4,8.")
+    ] = "0:24",
+    family: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Padding: {', '.join(FAMILIES)}, text:YOUR TEXT or ids:1,2,3; repeatable."),
+    ] = None,
+    place: Annotated[
+        str, typer.Option(help="front, mark (at --mark), or around (--mark and --second-mark, equal length).")
+    ] = "front",
+    mark: Annotated[str, typer.Option(help="What stands in the prompt where pads go.")] = "<pad>",
+    second_mark: Annotated[str, typer.Option(help="The same for the second pad of `around`.")] = "</pad>",
+    source_mark: Annotated[
+        str | None, typer.Option(help="What stands in front of what is asked about.")
+    ] = None,
+    chat: Annotated[bool, typer.Option(help="Put the prompt into the model's chat template.")] = False,
+    system: Annotated[str | None, typer.Option(help="A system message, with --chat.")] = None,
+    scorer: Annotated[
+        str | None,
+        typer.Option(
+            help="Score a generated text: exact, begins, contains, regex:PATTERN, or your own code, which is run: "
+            "module:function or file.py:function."
+        ),
+    ] = None,
+    tokens: Annotated[int, typer.Option(help="Tokens to generate for a scorer.", min=1)] = 64,
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="Folder or tokenizer.json; by default the model's own.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the permutations.", min=0)] = 0,
+    draws: Annotated[int, typer.Option(help="Permutations per test.", min=20)] = 2000,
+    device: Annotated[str, typer.Option(help="Where torch runs the models.")] = "cpu",
+    threads: Annotated[
+        int, typer.Option(help="CPU threads; part of the run, as sums depend on it.", min=1)
+    ] = 2,
+    trust_remote_code: Annotated[bool, typer.Option(help="Run code that a checkpoint brings along.")] = False,
+) -> None:
+    """Ask your own prompts with 0, 1, 2, … pad tokens put in: flips, period, and which padding is safe."""
+    if not model and not control:
+        raise UsageError("no model to sweep; name one with --model, and best a control with --control")
+    read = read_prompts(prompts, expected=expected, rivals=rival or ())
+    settings = {
+        "lengths": parse_lengths(lengths),
+        "families": tuple(family or FAMILIES),
+        "placement": place,
+        "mark": mark,
+        "second_mark": second_mark,
+        "source_mark": source_mark,
+        "chat": chat,
+        "system": system,
+        "scorer": None if scorer is None else Scorer.load(scorer),
+        "new_tokens": tokens,
+    }
+    experiments = need_models(threads)
+    with bar() as progress:
+        task = progress.add_task("trials", total=None, note="")
+        experiments.sweep(
+            model or [],
+            read,
+            out,
+            controls=control or [],
+            tokenizer=tokenizer,
+            announce=lambda line: progress.console.print(line, markup=False, highlight=False, soft_wrap=True),
+            report=lambda done, total: progress.update(task, completed=done, total=total),
+            device=device,
+            trust_remote_code=trust_remote_code,
+            **settings,
+        )
+        page = build_report([out], seed=seed, draws=draws)
+    print(summary(page.parent))
+    print(f"report: {page}")
