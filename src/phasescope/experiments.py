@@ -70,6 +70,10 @@ def measure(
     Raises:
         UsageError: for unknown names or settings that do not fit.
     """
+    if PaddingSweep.name in protocols:
+        raise UsageError(
+            "protocol 'sweep' asks prompts of your own; use phasescope sweep PROMPT.txt --model …"
+        )
     checkpoints = [checkpoint(model) for model in models]
     sizes["pairs"] = min(trained_pairs(folder) for _, folder in checkpoints) if pairs is None else pairs
     asked = {name: PROTOCOLS.load(name)(**sizes) for name in protocols}
