@@ -189,7 +189,7 @@ def test_the_smallest_detectable_effect_is_detected(rng):
     for _ in range(30):
         flat = period_of(analyse_sweep(plant(rng), stride=None, candidates=[2, 4], rng=rng, draws=19))
         size = flat.detail["smallest_detectable_effect"]
-        wave = plant(rng, lambda prompt, position: size * (1 if position % 4 < 2 else -1))
+        wave = plant(rng, lambda prompt, position, size=size: size * (1 if position % 4 < 2 else -1))
         hits.append(
             period_of(analyse_sweep(wave, stride=None, candidates=[2, 4], rng=rng, draws=199)).p_value <= 0.05
         )
@@ -206,3 +206,34 @@ def test_a_scorer_without_log_probabilities_is_searched_by_its_score(rng):
     assert [f.outcome for f in findings if f.name == "period"] == ["accuracy"]
     assert period_of(findings, "accuracy").value == 4
     assert next(f for f in findings if f.name == "flips").value == 8
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        lambda prompt, position: 20 * np.exp(-position / 30),
+        lambda prompt, position: np.sin(position / 6),
+        lambda prompt, position: 3 / (1 + np.exp((position - 38) / 2)),
+        lambda prompt, position: abs(position - 40) / 4,
+    ],
+    ids=["decay", "slow wave", "step", "kink"],
+)
+@pytest.mark.parametrize("lengths", [LENGTHS, range(24), range(48)], ids=len)
+def test_a_model_without_noise_on_a_smooth_curve_has_no_period(curve, lengths, rng):
+    """A dense model is deterministic: its margin drifts with L exactly, and no cubic is exact."""
+    observations = plant(rng, curve, layout_sd=0, noise_sd=1e-3, lengths=lengths)
+    found = period_of(analyse_sweep(observations, stride=None, rng=rng, draws=199))
+    assert found.value is None or found.p_value > 0.02, (found.value, found.p_value)
+
+
+@pytest.mark.parametrize("stride", [2, 4, 8])
+def test_a_deterministic_period_on_a_curve_is_found(stride, rng):
+    """Three turns or more of a rough profile stand out from any curve."""
+    profile = np.array([1.0, -0.5, 0.8, -1.2, 0.1, 0.9, -0.7, -0.4])[:stride]
+
+    def effect(prompt, position):
+        return 20 * np.exp(-position / 30) + profile[position % stride]
+
+    observations = plant(rng, effect, layout_sd=0, noise_sd=0.02, lengths=range(24))
+    found = period_of(analyse_sweep(observations, stride=None, rng=rng, draws=499))
+    assert (found.value, found.p_value <= 0.01) == (stride, True)

@@ -38,7 +38,7 @@ def parse_lengths(text: str) -> tuple[int, ...]:
     """
     try:
         if ":" in text:
-            return tuple(range(*(int(part) for part in text.split(":"))))[: LONGEST + 2]
+            return tuple(range(*(int(part) for part in text.split(":")))[: LONGEST + 2])
         return tuple(int(part) for part in text.split(","))
     except (ValueError, TypeError):
         raise UsageError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,6 +32,7 @@ class Arm:
         observations: all its answered trials.
         dropped: its trials that could not be observed.
         residues: how many residues its protocol's layouts visit.
+        asked: what the protocol said of itself.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Arm:
     observations: Sequence[Observation]
     dropped: Sequence[Dropped] = ()
     residues: int = DEFAULT_FOLD
+    asked: dict[str, Any] = field(default_factory=dict)
 
     def position(self, observation: Observation) -> int:
         """The position that is folded."""
@@ -135,4 +137,5 @@ def _arm(
         observations=observations,
         dropped=dropped,
         residues=residues,
+        asked=described["protocol"],
     )

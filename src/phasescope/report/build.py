@@ -18,6 +18,7 @@ from . import losses
 from .arms import Arm, read_arms
 from .method import Settings, describe
 from .page import render
+from .sweep import SWEEP, sweep_findings
 
 
 def build_report(
@@ -86,6 +87,8 @@ def findings_of(arm: Arm, arms: Sequence[Arm], seed: int, draws: int) -> list[Fi
     """One arm's findings; a control is also folded by the strides of the arms that it stands beside."""
     if not arm.observations:
         return []
+    if arm.protocol == SWEEP:
+        return [_marked(finding, arm.control) for finding in sweep_findings(arm, seed, draws)]
 
     def analysed(fold: int, draws: int) -> list[Finding]:
         try:

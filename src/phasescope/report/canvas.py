@@ -84,6 +84,7 @@ class Frame:
         columns: how many phases or residues stand side by side.
         label: what the horizontal axis counts.
         width, height: size of the view box.
+        ticks: what each column is called; by default its number from 0.
     """
 
     columns: int
@@ -94,6 +95,7 @@ class Frame:
     right: float = 14.0
     top: float = 22.0
     bottom: float = 46.0
+    ticks: Sequence[str] = ()
 
     @property
     def step(self) -> float:
@@ -126,7 +128,8 @@ class Frame:
         while self.columns > 12 * every:
             every *= 2
         for column in range(0, self.columns, every):
-            parts.append(text(self.x(column), self.height - self.bottom + 18, str(column), "tick"))
+            words = self.ticks[column] if self.ticks else str(column)
+            parts.append(text(self.x(column), self.height - self.bottom + 18, words, "tick"))
         middle = (self.left + self.width - self.right) / 2
         parts.append(text(middle, self.height - 7, self.label, "axis-name"))
         return Markup("").join(parts)

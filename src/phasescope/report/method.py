@@ -17,6 +17,7 @@ from ..records import Finding
 from ..statistics import position_balance
 from . import losses
 from .arms import Arm
+from .sweep import SWEEP, sweep_command
 from .verdict import by_arm, find, plain
 
 COLUMNS = (
@@ -188,6 +189,8 @@ def _commands(runs: dict[str, dict[str, Any]], settings: Settings) -> list[str]:
 
 def _measure(arms: Sequence[dict[str, Any]], seed: int, folder: str) -> str:
     """The command line that measures these arms, or that there is none."""
+    if arms and arms[0]["protocol"]["name"] == SWEEP:
+        return sweep_command(arms, folder)
     kinds = {arm["backend"]["backend"] for arm in arms}
     if kinds not in ({"transformers"}, {"openai"}):
         return f"# {folder} was measured from Python: phasescope.runner.run with the arms in its run.json"

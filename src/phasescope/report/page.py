@@ -13,6 +13,7 @@ from ..records import Finding
 from .arms import Arm
 from .figures import Curve, Figure, context_dots, phase_curve, residue_bars, spread_forest
 from .method import Method
+from .sweep import apart, sweep_section, sweep_sentence
 from .verdict import (
     COLUMNS,
     STATES,
@@ -45,7 +46,8 @@ def render(title: str, arms: Sequence[Arm], findings: Sequence[Finding], method:
         findings: of all arms.
         method: how it was measured, and how to do so again.
     """
-    grouped = by_arm(findings)
+    rest, sweeps = apart(findings)
+    grouped = by_arm(rest)
     measured = {arm.name: arm for arm in arms}
     sections = [
         _section(f"arm-{number}", measured[name], own, measured, grouped)
@@ -61,10 +63,13 @@ def render(title: str, arms: Sequence[Arm], findings: Sequence[Finding], method:
     )
     return environment.get_template("report.html.j2").render(
         title=plain(title),
-        verdict=verdict(findings),
+        verdict=" ".join(
+            [verdict(rest)] * bool(rest or not sweeps) + [sweep_sentence(s) for s in sweeps.values()]
+        ),
+        sweeps=[sweep_section(f"sweep-{n}", own) for n, own in enumerate(sweeps.values(), start=1)],
         controls=[section for section in sections if section["control"]],
         tested=[section for section in sections if not section["control"]],
-        overview={"columns": COLUMNS, "rows": [_cells(row) for row in rows(findings)]},
+        overview={"columns": COLUMNS, "rows": [_cells(row) for row in rows(rest)]},
         forest=_forest(grouped),
         findings={
             "columns": _FINDING_COLUMNS,

@@ -10,7 +10,12 @@ from pydantic import ValidationError
 
 from ..errors import BrokenRecordError
 from ..records import Finding, read_json
+<<<<<<< HEAD
 from .verdict import COLUMNS, plain, rows, verdict
+=======
+from .sweep import apart, sweep_text
+from .verdict import COLUMNS, rows, verdict
+>>>>>>> sweep
 
 
 def read_findings(path: Path) -> list[Finding]:
@@ -30,6 +35,7 @@ def read_findings(path: Path) -> list[Finding]:
 
 
 def summary(folder: Path) -> str:
+<<<<<<< HEAD
     """The verdict and a table of the arms as plain text, from the folder's findings.json."""
     findings = read_findings(folder / "findings.json")
     lines = [COLUMNS, *(astuple(row) for row in rows(findings))]
@@ -44,6 +50,15 @@ def _lost(findings: Sequence[Finding]) -> list[str]:
         for finding in findings
         if finding.outcome == "accuracy" and "dropped_trials" in finding.detail
     ]
+=======
+    """The verdict and a table of the arms as plain text, from the folder's findings.json; then its sweeps."""
+    rest, sweeps = apart(read_findings(folder / "findings.json"))
+    parts = [sweep_text(own) for own in sweeps.values()]
+    if rest or not sweeps:
+        lines = [COLUMNS, *(astuple(row) for row in rows(rest))]
+        parts.insert(0, f"{_table(lines)}\n\n{verdict(rest)}")
+    return "\n\n".join(parts).replace("\N{NO-BREAK SPACE}", " ")
+>>>>>>> sweep
 
 
 def _table(lines: Sequence[tuple[str, ...]]) -> str:

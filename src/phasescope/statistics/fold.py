@@ -37,12 +37,12 @@ def trend_basis(table: Table, coordinate: Coordinate, degree: int = DEGREE, *, o
     scaled_CLQ = (position_CLQ - seen.mean()) / max(float(np.ptp(seen)) / 2, 1.0)
     power_CLQK = centred(scaled_CLQ[..., None] ** np.arange(1, degree + 1), table)
     if own:
-        power_CLQK = _each_cluster(power_CLQK)
+        power_CLQK = each_cluster(power_CLQK)
     left_NK, size_K, _ = np.linalg.svd(power_CLQK.reshape(-1, power_CLQK.shape[-1]), full_matrices=False)
     return left_NK[:, size_K > 1e-6 * max(float(size_K.max(initial=0)), 1e-12)]
 
 
-def _each_cluster(column_CLQK: Floats) -> Floats:
+def each_cluster(column_CLQK: Floats) -> Floats:
     """Columns that are 0 outside of one cluster, for each cluster in turn; shape [C, L, Q, C·K]."""
     own_CLQCK = column_CLQK[:, :, :, None, :] * np.eye(len(column_CLQK))[:, None, None, :, None]
     return own_CLQCK.reshape(*column_CLQK.shape[:3], -1)

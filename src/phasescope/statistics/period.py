@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from .fold import Fold, fold_table, inverse, trend_basis, within_blocks
+from .fold import DEGREE, Fold, centred, each_cluster, fold_table, inverse, trend_basis, within_blocks
 from .permutation import permutation_p, permuted_sums, quadratic_form
 from .table import Coordinate, Floats, Outcome, Table
 
@@ -49,7 +49,7 @@ def find_period(
     draws: int,
     *,
     own: bool = False,
-    refit: bool = False,
+    few: bool = False,
 ) -> Period:
     """Search for a period among the candidates that fit twice into the layouts.
 
@@ -70,9 +70,12 @@ def find_period(
         rng: of the permutations.
         draws: permutations per test.
         own: clusters have phase profiles and trends of their own, because their positions do not compare.
-        refit: fit the trend again to every permutation, and divide by what it leaves. Residuals of a fit vary
-            less than the noise; with 16 layouts of one context, of which a cubic takes 3, permuting them as
-            they are has size 0.15 at nominal 0.05.
+        few: for a few layouts of a few contexts. The trend is fitted again to every permutation and each
+            statistic taken as −log(1 − R²) of what that leaves, because residuals of a fit vary less than
+            the noise: with 16 layouts of one context, of which a cubic takes 3, permuting them as they are
+            has size 0.15 at nominal 0.05. And each fold competes with a smooth curve of as many degrees of
+            freedom, whose own −log p is taken off: a deterministic model answers without noise, and then
+            any curve that is not exactly cubic looks like one of the long strides.
 
     Source: Westfall and Young 1993, Resampling-Based Multiple Testing, for the smallest p and its null;
         Anderson and Legendre 1999, Journal of Statistical Computation and Simulation 62, 271–303, for the refit.
@@ -89,17 +92,23 @@ def find_period(
     if not testable:
         return Period(None, None, {}, [], not_testable, {})
     values_CLQ = within_blocks(table.outcomes[outcome], table, trend)
-    *parts, trend_DK = _sums(values_CLQ, [*(f.column_NS for f in folds.values()), trend], rng, draws)
-    sums = dict(zip(testable, parts, strict=True))
+    smooth = _smooth(table, coordinate, trend, max(testable) - 1, own) if few else None
+    designs = [*(f.column_NS for f in folds.values()), trend, *([] if smooth is None else [smooth])]
+    parts = _sums(values_CLQ, designs, rng, draws)
+    sums, trend_DK = dict(zip(testable, parts, strict=False)), parts[len(testable)]
     total = float((values_CLQ**2).sum())
-    left_D = total - (trend_DK**2).sum(axis=1) if refit and total > 0 else np.ones(draws + 1)
+    left_D = np.maximum(total - (trend_DK**2).sum(axis=1), 1e-12 * total) if few and total > 0 else None
     score_DM = np.stack([_score(sums[stride], folds[stride], left_D) for stride in testable], axis=1)
+    if left_D is not None and smooth is not None:
+        curve_DM = [_curve(parts[-1], folds[s].profiles * (s - 1), left_D) for s in testable]
+        score_DM = score_DM - np.stack(curve_DM, axis=1)
     best_D = score_DM.max(axis=1)
     p_value = permutation_p(best_D)
-    explained = {s: quadratic_form(sums[s], folds[s].inverse_SS) / left_D for s in testable}
+    squares = {s: quadratic_form(sums[s], folds[s].inverse_SS) for s in testable}
+    explained = {s: _of_rest(squares[s], left_D) for s in testable}
     stride = None
     if p_value <= SIGNIFICANT:
-        stride = _named(values_CLQ, folds, explained, rng, draws, refit)
+        stride = _named(values_CLQ, folds, explained, rng, draws, smooth)
     return Period(
         stride=stride,
         p_value=p_value,
@@ -108,7 +117,7 @@ def find_period(
         },
         tested=testable,
         not_testable=not_testable,
-        share={s: float(explained[s][0] * left_D[0]) / total if total > 0 else 0.0 for s in testable},
+        share={s: float(squares[s][0]) / total if total > 0 else 0.0 for s in testable},
     )
 
 
@@ -120,12 +129,47 @@ def _sums(
     return np.split(sum_DK, np.cumsum([column_NK.shape[1] for column_NK in columns])[:-1], axis=1)
 
 
-def _score(sum_DS: Floats, design: Fold, left_D: Floats) -> Floats:
+def _smooth(table: Table, coordinate: Coordinate, trend: Floats, count: int, own: bool) -> Floats:
+    """Orthonormal polynomials in position beyond the trend, `count` for every profile, from smooth to rough."""
+    position_L = table.position(coordinate)[0, :, 0].astype(np.float64)
+    scaled_L = 2 * (position_L - position_L.min()) / np.ptp(position_L) - 1
+    degrees = min(DEGREE + count, len(position_L) - 2)
+    power_LK = np.polynomial.chebyshev.chebvander(scaled_L, degrees)[:, DEGREE + 1 :]
+    shape = (*table.asked.shape, power_LK.shape[1])
+    columns = centred(np.broadcast_to(power_LK[None, :, None, :], shape), table)
+    if own:  # the smooth ones of all contexts first, then the next rougher ones
+        columns = each_cluster(columns)
+        order = np.arange(columns.shape[-1]).reshape(table.n_clusters, -1).T.reshape(-1)
+        columns = columns[..., order]
+    column_NK = columns.reshape(-1, columns.shape[-1])
+    return _orthonormal(column_NK - trend @ (trend.T @ column_NK))
+
+
+def _orthonormal(column_NK: Floats) -> Floats:
+    """Columns with the same nested spans, orthonormal; those that add nothing become 0."""
+    axis_NK, size_KK = np.linalg.qr(column_NK)
+    size_K = np.abs(np.diag(size_KK))
+    return axis_NK * (size_K > 1e-9 * max(float(size_K.max(initial=0)), 1e-300))
+
+
+def _curve(sum_DK: Floats, columns: int, left_D: Floats) -> Floats:
+    """−log p of each draw of a smooth curve with so many columns beyond the trend."""
+    return _surprise(_of_rest((sum_DK[:, :columns] ** 2).sum(axis=1), left_D))
+
+
+def _of_rest(squares_D: Floats, left_D: Floats | None) -> Floats:
+    """−log(1 − R²) of what is left to explain, which for small R² is R²; without a rest the squares themselves."""
+    if left_D is None:
+        return squares_D
+    return -np.log1p(-np.minimum(squares_D / left_D, 1 - 1e-12))
+
+
+def _score(sum_DS: Floats, design: Fold, left_D: Floats | None) -> Floats:
     """−log p of each draw, by the more striking of sum of squares and single phase."""
-    squares_D = quadratic_form(sum_DS, design.inverse_SS) / left_D
+    squares_D = _of_rest(quadratic_form(sum_DS, design.inverse_SS), left_D)
     size_S = np.einsum("ns,ns->s", design.column_NS, design.column_NS)
-    spike_D = (sum_DS**2 / np.where(size_S > 1e-6, size_S, np.inf)).max(axis=1) / left_D
-    return np.maximum(_surprise(squares_D), _surprise(spike_D))
+    spike_D = (sum_DS**2 / np.where(size_S > 1e-6, size_S, np.inf)).max(axis=1)
+    return np.maximum(_surprise(squares_D), _surprise(_of_rest(spike_D, left_D)))
 
 
 def _surprise(statistic_D: Floats) -> Floats:
@@ -153,7 +197,7 @@ def _named(
     explained: dict[int, Floats],
     rng: np.random.Generator,
     draws: int,
-    refit: bool,
+    smooth: Floats | None,
 ) -> int:
     """The smallest stride that its multiples do not significantly improve.
 
@@ -172,7 +216,7 @@ def _named(
     while True:
         for stride in (s for s in folds if start % s == 0):
             own = stride == start or permutation_p(explained[stride]) <= SIGNIFICANT
-            if own and not _improved(values_CLQ, stride, folds, rng, draws, refit):
+            if own and not _improved(values_CLQ, stride, folds, rng, draws, smooth):
                 return stride
         start = max((s for s in folds if s > start and s % start == 0), key=gain)
 
@@ -183,7 +227,7 @@ def _improved(
     folds: dict[int, Fold],
     rng: np.random.Generator,
     draws: int,
-    refit: bool,
+    smooth: Floats | None,
 ) -> bool:
     """Whether some multiple of the stride explains more than its own phases do.
 
@@ -201,13 +245,19 @@ def _improved(
 
     rest_CLQ = without(values_CLQ.reshape(-1)).reshape(values_CLQ.shape)
     residual = [without(multiple.column_NS) for multiple in multiples]
-    *parts, base_DS, trend_DK = _sums(rest_CLQ, [*residual, base.column_NS, base.trend_NK], rng, draws)
-    left_D = np.ones(draws + 1)
-    if refit:
+    curve = [] if smooth is None else [_orthonormal(without(smooth))]
+    parts = _sums(rest_CLQ, [*residual, base.column_NS, base.trend_NK, *curve], rng, draws)
+    base_DS, trend_DK = parts[len(residual)], parts[len(residual) + 1]
+    left_D, whole = None, float((rest_CLQ**2).sum())
+    if curve:
         taken_D = quadratic_form(base_DS, base.inverse_SS) + (trend_DK**2).sum(axis=1)
-        left_D = np.maximum((rest_CLQ**2).sum() - taken_D, 1e-12 * (rest_CLQ**2).sum() + 1e-300)
-    surprises = [
-        _surprise(quadratic_form(sum_DS, inverse(column_NS.T @ column_NS)) / left_D)
-        for column_NS, sum_DS in zip(residual, parts, strict=True)
-    ]
+        left_D = np.maximum(whole - taken_D, max(1e-12 * whole, 1e-300))
+    surprises = []
+    for multiple, column_NS, sum_DS in zip(multiples, residual, parts, strict=False):
+        squares_D = quadratic_form(sum_DS, inverse(column_NS.T @ column_NS))
+        surprises.append(_surprise(_of_rest(squares_D, left_D)))
+        if left_D is not None:
+            surprises[-1] = surprises[-1] - _curve(
+                parts[-1], base.profiles * (multiple.modulus - stride), left_D
+            )
     return permutation_p(np.max(surprises, axis=0)) <= max(IMPROVES, 1 / (1 + draws))

@@ -28,7 +28,8 @@ METHODS = {
     "next, in one prompt under one padding family",
     "period": "smallest p over candidate strides of the phase fold and of a single phase, on the mean over padding "
     "families, without each prompt's mean and cubic trend; its p by permuting the numbers of pads within each "
-    "prompt, jointly for all its families, the trend fitted again each time; named is the smallest stride that its multiples do not improve",
+    "prompt, jointly for all its families, the trend fitted again each time, and each fold set against a smooth "
+    "curve that is as flexible; named is the smallest stride that its multiples do not improve",
     "sweep_residue": "share of right answers among the trials with that number of pads mod the stride; Wilson's "
     "interval for the share of (prompt, number of pads) pairs at which every family was right",
     "pads_to_add": "smallest measured number of pads whose residue was right in every trial of every prompt and "
@@ -188,13 +189,16 @@ def _period(
     """The period of the mean over families, with the smallest phase SD that would have been seen."""
     mean = _over_families(table, outcome)
     own = not comparable and table.n_clusters > 1
-    found = find_period(mean, outcome, sweep.coordinate, strides, rng, draws, own=own, refit=True)
+    found = find_period(mean, outcome, sweep.coordinate, strides, rng, draws, own=own, few=True)
     detail = {
         "tested": found.tested,
         "not_testable": found.not_testable,
         "candidate_p": {str(stride): p for stride, p in found.candidate_p.items()},
         "share_explained": {str(stride): share for stride, share in found.share.items()},
         "smallest_detectable_effect": _smallest(mean, outcome, sweep.coordinate, found.tested, own),
+        "phase_sd": None
+        if found.stride is None
+        else _size(mean, outcome, sweep.coordinate, found.stride, own),
         "draws": draws,
         "dropped_blocks": sweep.dropped_blocks,
     }
@@ -219,6 +223,19 @@ def _over_families(table: Table, outcome: Outcome) -> Table:
         asked_CQ=table.asked_CQ[:, :1],
         outcomes={outcome: values},
     )
+
+
+def _size(table: Table, outcome: Outcome, coordinate: Coordinate, stride: int, own: bool) -> float:
+    """Phase SD at a stride, less what noise adds to it; the mean over prompts where each has its own profile."""
+    trend = trend_basis(table, coordinate, own=own)
+    design = fold_table(table, coordinate, stride, trend, own=own)
+    value_N = within_blocks(table.outcomes[outcome], table, trend).reshape(-1)
+    effect_S = design.inverse_SS @ (design.column_NS.T @ value_N)
+    left_N = value_N - design.column_NS @ effect_S
+    d = int(np.linalg.matrix_rank(design.inverse_SS, hermitian=True))
+    e = max(len(value_N) - table.n_clusters - trend.shape[1] - d, 1)
+    noise = float(left_N @ left_N) / e * float(np.trace(design.inverse_SS))
+    return float(np.sqrt(max(float(effect_S @ effect_S) - noise, 0.0) / len(effect_S)))
 
 
 def _smallest(
