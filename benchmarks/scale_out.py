@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers.utils.logging import disable_progress_bar
 
 from phasescope import Trial, zoo
 from phasescope.backends import BackendSpec
@@ -43,6 +44,7 @@ SHAPE = {
     "initializer_range": 0.1,
 }
 QUESTIONS = 6
+disable_progress_bar()  # here, because workers import this file too
 
 
 def throughput(workers: int, contexts: int, out: Path) -> float:

@@ -91,6 +91,7 @@ def measure(
         raise UsageError(
             f"--device-map {device_map} spreads one model over all GPUs; give 1 worker instead of {workers}"
         )
+    answering = engine_of(engine, workers)
     experiments = need_models(threads)
     loading = {
         "device": device,
@@ -102,7 +103,6 @@ def measure(
         "threads": threads,
         "trust_remote_code": trust_remote_code,
     }
-    answering = engine_of(engine, workers)
     arms = experiments.model_arms(
         models,
         protocol or ["prefix"],
