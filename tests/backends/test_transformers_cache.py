@@ -8,7 +8,14 @@ import pytest
 import torch
 from tests.backends.tiny_models import MODELS, ours, qwen3
 
-from phasescope.backends.transformers_cache import branch, cache_bytes, expanded, same_rows
+from phasescope.backends.transformers_cache import (
+    ReservedLayer,
+    branch,
+    cache_bytes,
+    expanded,
+    reserve,
+    same_rows,
+)
 
 IDS = torch.arange(34).remainder(16)
 
@@ -78,3 +85,40 @@ def test_same_rows_is_the_identity_only() -> None:
     assert same_rows(torch.tensor([0, 1]), 2)
     assert not same_rows(torch.tensor([1, 0]), 2)
     assert not same_rows(torch.tensor([0]), 2)
+
+
+def test_a_reserved_cache_appends_in_place_and_reads_as_any_other() -> None:
+    """The same logits, no byte moved while there is room, and growth as usual beyond it."""
+    torch.manual_seed(0)
+    model = qwen3().eval()
+    with torch.inference_mode():
+        plain = model(input_ids=IDS[None, :10], use_cache=True).cache
+        cache = model(input_ids=IDS[None, :10], use_cache=True).cache
+        reserve(cache, 20)
+        assert all(type(layer) is ReservedLayer for layer in cache.layers)
+        place = cache.layers[0].keys.data_ptr()
+        for start, end, kept in [(10, 15, True), (15, 20, True), (20, 26, False), (26, 30, False)]:
+            logits, expected = (
+                model(input_ids=IDS[None, start:end], cache=each, use_cache=True).logits
+                for each in (cache, plain)
+            )
+            torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5)
+            assert (cache.layers[0].keys.data_ptr() == place) == kept
+
+
+def test_branches_and_rows_of_a_reserved_cache_leave_it_as_it_was() -> None:
+    """A branch is cropped back and may be overwritten; rows have memory of their own."""
+    torch.manual_seed(0)
+    model = qwen3().eval()
+    with torch.inference_mode():
+        cache = model(input_ids=IDS[None, :10], use_cache=True).cache
+        reserve(cache, 20)
+        before = [layer.keys.clone() for layer in cache.layers]
+        with branch(cache) as own:
+            assert own is cache
+            first = model(input_ids=IDS[None, 10:16], cache=own, use_cache=True).logits
+        rows = expanded(cache, torch.tensor([0, 0]))
+        twice = model(input_ids=IDS[10:16].expand(2, -1), cache=rows, use_cache=True).logits
+        torch.testing.assert_close(twice, first.expand(2, -1, -1), rtol=0, atol=1e-5)
+        assert cache.get_seq_length() == 10
+        assert all(torch.equal(layer.keys, keys) for layer, keys in zip(cache.layers, before, strict=True))

@@ -24,7 +24,7 @@ from ..synthetic import RetrievalVocabulary
 from ..targets import read_config
 from ..tokens import Tokenizer
 from .prefixes import Context, Ids, contexts
-from .transformers_cache import branch, expanded, same_rows
+from .transformers_cache import branch, expanded, reserve, same_rows
 from .transformers_load import folder_vocabulary, load_model, tokens_that_fit
 
 PREFILL_CHUNK = 4096
@@ -190,16 +190,18 @@ class TransformersBackend:
 
     def _ask_wave(self, trials: Sequence[Trial], wave: list[Context]) -> Iterator[tuple[int, Reply]]:
         """Read the prefixes together, then ask every question of every context."""
-        cache = self._read(np.stack([context.prefix_T for context in wave]), None, 0)
+        asked = trials[wave[0].trials[0]]
+        tokens = len(asked.prompt_ids) + max(asked.new_tokens, len(asked.answer_ids))
+        cache = self._read(np.stack([context.prefix_T for context in wave]), None, 0, room=tokens)
         suffix_BT = np.concatenate([context.suffix_BT for context in wave])
         index_B = np.concatenate([context.trials for context in wave])
         context_B = self._tensor(np.repeat(np.arange(len(wave)), [len(context.trials) for context in wave]))
-        rows = max(1, self.max_tokens // len(trials[index_B[0]].prompt_ids))
+        rows = max(1, self.max_tokens // len(asked.prompt_ids))
         for start in range(0, len(index_B), rows):
             part = slice(start, start + rows)
-            asked = [trials[index] for index in index_B[part]]
             last = start + rows >= len(index_B)
-            replies = self._asked(asked, suffix_BT[part], cache, context_B[part], len(wave), last)
+            some = [trials[index] for index in index_B[part]]
+            replies = self._asked(some, suffix_BT[part], cache, context_B[part], len(wave), last)
             yield from zip(index_B[part].tolist(), replies, strict=True)
 
     def _asked(
@@ -216,8 +218,8 @@ class TransformersBackend:
                 return self._reply(trials, suffix_BT, own)
         return self._reply(trials, suffix_BT, expanded(cache, context_B))
 
-    def _read(self, ids_BT: Ids, cache: Any, start: int) -> Any:
-        """The cache after more tokens, the first of which has the position `start`."""
+    def _read(self, ids_BT: Ids, cache: Any, start: int, *, room: int = 0) -> Any:
+        """The cache after more tokens, the first of which has the position `start`; at last `room` tokens long."""
         end = start + ids_BT.shape[1]
         while start < end:
             # Chunks end at the same positions in every prompt, so that no layout is cut otherwise.
@@ -226,6 +228,8 @@ class TransformersBackend:
             self.tokens += ids.numel()
             cache = self._forward(ids, cache, keep=1, use_cache=True).cache
             start, ids_BT = start + piece, ids_BT[:, piece:]
+            if start == piece < end:
+                reserve(cache, room)
         return cache
 
     def _reply(self, trials: list[Trial], suffix_BT: Ids, cache: Any) -> list[Reply]:

@@ -12,6 +12,55 @@ from torch import Tensor
 from transformers.cache_utils import DynamicLayer
 
 
+class ReservedLayer(DynamicLayer):
+    """A layer that appends into memory reserved beforehand, so that reading in chunks never copies it.
+
+    Growing by concatenation needs old and new side by side, and leaves holes of every earlier size behind.
+
+    Args:
+        layer: what has been read so far.
+        tokens: that there is to be room for; beyond them it grows as any other.
+    """
+
+    def __init__(self, layer: DynamicLayer, tokens: int) -> None:
+        super().__init__()
+        self.device, self.is_initialized, held = layer.device, True, layer.get_seq_length()
+        self._room: list[Tensor] | None = []
+        for name in ("keys", "values"):
+            read = getattr(layer, name)
+            room = read.new_empty((*read.shape[:2], max(tokens, held), read.shape[-1]))
+            room[:, :, :held] = read
+            setattr(self, name, room[:, :, :held])
+            setattr(layer, name, None)
+            self._room.append(room)
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Append, in place while there is room."""
+        start = self.get_seq_length()
+        end = start + key_states.shape[-2]
+        if self._room is None or end > self._room[0].shape[-2]:
+            self._room = None
+            return super().update(key_states, value_states, *args, **kwargs)
+        for room, states in zip(self._room, (key_states, value_states), strict=True):
+            room[:, :, start:end] = states
+        self.keys, self.values = (room[:, :, :end] for room in self._room)
+        return self.keys, self.values
+
+    def reorder_cache(self, beam_idx: Any) -> None:
+        """Other rows are in memory of their own, with nothing reserved."""
+        self._room = None
+        super().reorder_cache(beam_idx)
+
+
+def reserve(cache: Any, tokens: int) -> None:
+    """Give the layers that only append room for so many tokens."""
+    for index, layer in enumerate(cache.layers):
+        if type(layer) is DynamicLayer:
+            cache.layers[index] = ReservedLayer(layer, tokens)
+
+
 def expanded(cache: Any, rows_B: Tensor) -> Any:
     """A cache of its own whose row i is row rows_B[i] of the given one, which stays as it was.
 
@@ -31,7 +80,7 @@ def branch(cache: Any) -> Iterator[Any]:
     Layers that do nothing but append are cropped back, at the cost of no copy; for others (sliding windows,
     folded entries, states that are overwritten) the branch is a whole copy.
     """
-    if any(type(layer) is not DynamicLayer for layer in cache.layers):
+    if any(type(layer) not in (DynamicLayer, ReservedLayer) for layer in cache.layers):
         yield copy.deepcopy(cache)
         return
     before = cache.get_seq_length()

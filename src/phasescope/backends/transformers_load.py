@@ -62,7 +62,11 @@ def load_model(
             output_loading_info=True,
         )
     except ImportError as error:
-        raise MissingExtraError(f"cannot load {folder} so: {first_line(error)}") from error
+        raise MissingExtraError(
+            f"cannot load {folder} so: {first_line(error)} Install it, or choose another attention"
+            if attention is not None
+            else f"cannot load {folder}: {first_line(error)}"
+        ) from error
     except Exception as error:  # a broken folder fails in whatever way the libraries meet first
         raise UsageError(f"cannot load {folder}: {first_line(error)}") from error
     model, info = loaded

@@ -71,7 +71,8 @@ def show_plan(
             report=lambda doing: progress.update(task, description=doing),
         )
         progress.update(task, description="planned", completed=1, total=1)
-    Console(soft_wrap=True, highlight=False).print(_table(plan))
+    console = Console(highlight=False)
+    Console(highlight=False, width=max(console.width, 100)).print(_table(plan))
     for line in _lines(plan):
         print(line)
     if json is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -14,6 +15,9 @@ from .base import Desk
 from .pool import Call, Lost, Outcome, Pool, perform
 
 _SPAWN = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads and a GPU's context
+
+PATIENCE = 2.0
+"""Seconds in which workers may end by themselves."""
 
 
 class Processes(Pool):
@@ -60,11 +64,13 @@ class Processes(Pool):
         return place, outcome
 
     def close(self) -> None:
-        """End the processes; they hold nothing that is not in the log."""
-        for process, connection in self._staff.values():
+        """Hang up, on which idle workers go; end those that are still busy, with what nobody waits for."""
+        for _, connection in self._staff.values():
             connection.close()
-            process.terminate()
+        deadline = time.monotonic() + PATIENCE
         for process, _ in self._staff.values():
+            process.join(max(0.0, deadline - time.monotonic()))
+            process.terminate()
             process.join()
         self._staff = {}
 

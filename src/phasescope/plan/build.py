@@ -261,7 +261,11 @@ def _memory(arm: Arm, counts: Counts, description: dict[str, Any]) -> Memory:
         return UNKNOWN
     dtype = str(arm.backend.settings.get("dtype", "auto"))
     return folder_memory(
-        Path(path), dtype=dtype, longest=counts.longest, max_tokens=description["max_tokens"]
+        Path(path),
+        dtype=dtype,
+        longest=counts.longest,
+        max_tokens=description["max_tokens"],
+        rows=max(map(len, counts.first)) + counts.layouts,
     )
 
 

@@ -42,7 +42,7 @@ class Memory:
 UNKNOWN = Memory(None, None, None)
 
 
-def folder_memory(folder: Path, *, dtype: str, longest: int, max_tokens: int) -> Memory:
+def folder_memory(folder: Path, *, dtype: str, longest: int, max_tokens: int, rows: int = 2**60) -> Memory:
     """Memory of the model in a folder.
 
     Args:
@@ -50,6 +50,7 @@ def folder_memory(folder: Path, *, dtype: str, longest: int, max_tokens: int) ->
         dtype: in which it is loaded; `auto` for its own.
         longest: tokens of the longest prompt.
         max_tokens: of one forward, over all its rows; see `TransformersBackend`.
+        rows: the most rows that there are to hold: contexts and questions of one batch.
 
     Raises:
         BrokenRecordError: if a file is damaged.
@@ -70,7 +71,7 @@ def folder_memory(folder: Path, *, dtype: str, longest: int, max_tokens: int) ->
         return Memory(weights, None, None)
     full, sliding, window = per_token
     one = full * longest + sliding * min(longest, window)
-    return Memory(weights, one, math.ceil(2 * max(max_tokens, longest) / longest) * one)
+    return Memory(weights, one, min(rows, math.ceil(2 * max(max_tokens, longest) / longest)) * one)
 
 
 def cache_bytes(config: dict[str, Any], itemsize: int) -> tuple[int, int, int] | None:

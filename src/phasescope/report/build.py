@@ -88,7 +88,7 @@ def findings_of(arm: Arm, arms: Sequence[Arm], seed: int, draws: int) -> list[Fi
     if not arm.observations:
         return []
     if arm.protocol == SWEEP:
-        return [_marked(finding, arm.control) for finding in sweep_findings(arm, seed, draws)]
+        return [_marked(finding, arm) for finding in sweep_findings(arm, seed, draws)]
 
     def analysed(fold: int, draws: int) -> list[Finding]:
         try:

@@ -10,12 +10,8 @@ from pydantic import ValidationError
 
 from ..errors import BrokenRecordError
 from ..records import Finding, read_json
-<<<<<<< HEAD
-from .verdict import COLUMNS, plain, rows, verdict
-=======
 from .sweep import apart, sweep_text
-from .verdict import COLUMNS, rows, verdict
->>>>>>> sweep
+from .verdict import COLUMNS, plain, rows, verdict
 
 
 def read_findings(path: Path) -> list[Finding]:
@@ -35,12 +31,15 @@ def read_findings(path: Path) -> list[Finding]:
 
 
 def summary(folder: Path) -> str:
-<<<<<<< HEAD
-    """The verdict and a table of the arms as plain text, from the folder's findings.json."""
+    """The verdict and a table of the arms as plain text, from the folder's findings.json; then its sweeps."""
     findings = read_findings(folder / "findings.json")
-    lines = [COLUMNS, *(astuple(row) for row in rows(findings))]
-    said = [_table(lines), "", verdict(findings), *_lost(findings)]
-    return "\n".join(said).replace("\N{NO-BREAK SPACE}", " ")
+    rest, sweeps = apart(findings)
+    parts = [sweep_text(own) for own in sweeps.values()]
+    if rest or not sweeps:
+        lines = [COLUMNS, *(astuple(row) for row in rows(rest))]
+        parts.insert(0, f"{_table(lines)}\n\n{verdict(rest)}")
+    parts += ["\n".join(lost)] if (lost := list(_lost(findings))) else []
+    return "\n\n".join(parts).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def _lost(findings: Sequence[Finding]) -> list[str]:
@@ -50,15 +49,6 @@ def _lost(findings: Sequence[Finding]) -> list[str]:
         for finding in findings
         if finding.outcome == "accuracy" and "dropped_trials" in finding.detail
     ]
-=======
-    """The verdict and a table of the arms as plain text, from the folder's findings.json; then its sweeps."""
-    rest, sweeps = apart(read_findings(folder / "findings.json"))
-    parts = [sweep_text(own) for own in sweeps.values()]
-    if rest or not sweeps:
-        lines = [COLUMNS, *(astuple(row) for row in rows(rest))]
-        parts.insert(0, f"{_table(lines)}\n\n{verdict(rest)}")
-    return "\n\n".join(parts).replace("\N{NO-BREAK SPACE}", " ")
->>>>>>> sweep
 
 
 def _table(lines: Sequence[tuple[str, ...]]) -> str:
