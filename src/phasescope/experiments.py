@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from . import check as checks
 from . import zoo
 from .backends.transformers import TransformersBackend
 from .catalog import PROTOCOLS
+from .check.effect import read_effect
+from .check.grids import ENGINE_STRIDES, strides_of
+from .check.local import LocalSubject
 from .errors import UsageError
 from .records import Finding, dump_json, read_json, write_atomic
 from .runner import Arm, read_run, run
@@ -91,6 +95,45 @@ def trained_pairs(folder: Path) -> int:
 def demo(out: Path, *, seed: int = DEMO_SEED, report: Report = lambda done, total: None) -> None:
     """Measure every model that ships with the package under both paddings of key-value retrieval."""
     measure(zoo.names(), DEMO_PROTOCOLS, out, seed=seed, report=report, contexts=DEMO_CONTEXTS)
+
+
+def check(
+    model: str,
+    *,
+    strides: Sequence[int] = (),
+    run: Path | None = None,
+    arm: str | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    dtype: str = "auto",
+    trust_remote_code: bool = False,
+    **settings: Any,
+) -> checks.Verdict:
+    """Hold the engine that runs a local model to every invariance: `phasescope check`.
+
+    Args:
+        model: a zoo name or a checkpoint folder.
+        strides: beside those of the model's own grids, and pages of 16 and 64 tokens.
+        run: a run of `measure` with the same model.
+        arm: which arm of it.
+        seed: of every draw.
+        device: where the model runs.
+        dtype: a torch dtype by name; `auto` keeps the checkpoint's own.
+        trust_remote_code: allow a checkpoint to run code of its own.
+        **settings: as `phasescope.check.check` has them.
+
+    Raises:
+        UsageError: for a model that cannot be loaded, or settings that do not fit.
+    """
+    name, folder = checkpoint(model)
+    backend = TransformersBackend.load(
+        folder, name=name, device=device, dtype=dtype, trust_remote_code=trust_remote_code
+    )
+    digest = backend.describe()["digest"]
+    effect = None if run is None else read_effect(run, arm=arm, digest=digest, seed=seed)
+    subject = LocalSubject(backend.model, name=name, facts={"digest": digest})
+    around = [*strides, *strides_of(folder), *ENGINE_STRIDES]
+    return checks.check(subject, strides=around, seed=seed, effect=effect, **settings)
 
 
 def write_card(folder: Path, *, command: str, report: Report = lambda done, total: None) -> dict[str, Any]:

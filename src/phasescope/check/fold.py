@@ -22,16 +22,18 @@ class Pattern(Record):
 
     Attributes:
         coordinate: what was folded: `length`, `cut`, `rest` or `pads`.
-        stride: the modulus.
+        stride: the modulus; null for a threshold.
         residues: at which it fails.
-        failed: cases that failed, all of them at these residues.
-        passed: cases that passed, all of them at other residues.
+        least: from which number on it fails, for a threshold.
+        failed: cases that failed, all of them there.
+        passed: cases that passed, all of them elsewhere.
         condition: what all these cases have in common; empty where they are all cases.
     """
 
     coordinate: str
-    stride: int
-    residues: tuple[int, ...]
+    stride: int | None
+    residues: tuple[int, ...] = ()
+    least: int | None = None
     failed: int
     passed: int
     condition: str = ""
@@ -39,17 +41,19 @@ class Pattern(Record):
     def words(self) -> str:
         """As a sentence continues after `fails`."""
         what = COORDINATES[self.coordinate]
-        others = sorted(set(range(self.stride)) - set(self.residues))
-        if len(self.residues) > len(others):
-            where = f"exactly where {what} is not ≡ {_listed(others)} mod {self.stride}"
+        others = sorted(set(range(self.stride or 0)) - set(self.residues))
+        if self.stride is None:
+            where = f"exactly where {what} is {self.least} or more"
+        elif len(self.residues) > len(others):
+            where = f"exactly where {what} is not ≡ {ranges(others)} mod {self.stride}"
         else:
-            where = f"exactly where {what} is ≡ {_listed(self.residues)} mod {self.stride}"
+            where = f"exactly where {what} is ≡ {ranges(self.residues)} mod {self.stride}"
         support = f"{self.failed} of {self.failed} such cases, 0 of {self.passed} others"
         return f"{where}{self.condition and f', {self.condition}'} ({support})"
 
 
 def fold(facts: Facts, strides: Iterable[int] = ()) -> Pattern | None:
-    """The smallest stride whose residues separate failures from passes exactly, if there is one.
+    """The smallest stride whose residues separate failures from passes exactly; without one, a threshold.
 
     A residue is named only where two cases or more stand behind it, so that no single failure is given
     a pattern. Strides are tried from the smallest on, and for each the coordinates in their order.
@@ -65,7 +69,7 @@ def fold(facts: Facts, strides: Iterable[int] = ()) -> Pattern | None:
                 found = _separate(chosen, coordinate, stride)
                 if found:
                     return found.model_copy(update={"condition": condition})
-    return None
+    return next(filter(None, (_threshold(facts, coordinate) for coordinate in COORDINATES)), None)
 
 
 def _separate(facts: Facts, coordinate: str, stride: int) -> Pattern | None:
@@ -88,6 +92,17 @@ def _separate(facts: Facts, coordinate: str, stride: int) -> Pattern | None:
     )
 
 
+def _threshold(facts: Facts, coordinate: str) -> Pattern | None:
+    """Where everything fails from one number on, and nothing below it."""
+    if any(coordinate not in at for at, _ in facts):
+        return None
+    bad = [at[coordinate] for at, failed in facts if failed]
+    good = [at[coordinate] for at, failed in facts if not failed]
+    if not bad or not good or max(good) >= min(bad):
+        return None
+    return Pattern(coordinate=coordinate, stride=None, least=min(bad), failed=len(bad), passed=len(good))
+
+
 def ranges(values: Iterable[int]) -> str:
     """Whole numbers in a line: 1 to 4, 7, 9 to 12."""
     runs: list[list[int]] = []
@@ -97,7 +112,3 @@ def ranges(values: Iterable[int]) -> str:
         else:
             runs.append([value])
     return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
-
-
-def _listed(values: Sequence[int]) -> str:
-    return ranges(values)

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .cases import Case, Plan
-from .subject import Ids, Reading, Subject, gap
+from .subject import Ids, NotOfferedError, Reading, Subject, gap
 
 DRAFT = 7  # most tokens of a rejected draft
 BEAMS = 3
 PATTERN = 11  # tokens after which a prompt for prompt lookup repeats itself
+DRAFTED = 2  # times as many tokens are continued where drafts are to be made
+DECODED = 9  # tokens of a greedy continuation that are read again; two windows of a stride of 4
 LEAD = 8  # fewest tokens that token-by-token reading begins with
 
 
@@ -24,7 +26,7 @@ class Asker(Protocol):
     subject: Subject
     new: int
 
-    def whole(self, prompt: Ids) -> Reading:
+    def whole(self, prompt: Ids, new: int) -> Reading:
         """The prompt in one piece: the reference of every comparison."""
         ...
 
@@ -48,10 +50,14 @@ class Invariance:
         says: what is claimed, as a sentence's subject: `prefill in parts`.
         cases: where it is tried.
         read: the reading that must equal the prompt read in one piece.
+        reference: what it must equal instead of the prompt read in one piece.
         base: the simpler invariance that this one's way of reading makes use of.
         base_read: the same case read by that simpler way; a failure that it shares is its own. Without one, a
             failure is put down to the base whenever the base fails.
+        loose: its way makes more use of the base than `base_read` shows, so that nothing is said of it while the
+            base fails.
         refine: further cases like one that failed, to see by what failures fold.
+        new: how many tokens are continued, given the number for all others.
     """
 
     says: str
@@ -60,6 +66,9 @@ class Invariance:
     base: str | None = None
     base_read: Read | None = None
     refine: Callable[[Plan, Case], Iterator[Case]] = Plan.cut_sweep
+    new: Callable[[int], int] = int
+    reference: Read | None = None
+    loose: bool = False
 
 
 def read_again(ask: Asker, case: Case) -> Reading:
@@ -75,7 +84,7 @@ def read_inside(ask: Asker, case: Case) -> Reading:
     """
     at, behind = len(case.prompt) - 1, case.other or ask.tail(5)
     found = [ask.inside(case.prompt + behind + ask.tail(more))[at] for more in (0, 3)]
-    reference = ask.whole(case.prompt)
+    reference = ask.whole(case.prompt, 1)
     return min(found, key=lambda reading: gap(reference, reading))
 
 
@@ -95,6 +104,22 @@ def read_steps(ask: Asker, case: Case) -> Reading:
     """One piece, then token by token."""
     assert case.cut is not None
     return ask.subject.token_by_token(case.prompt, case.cut, ask.new)
+
+
+def read_decoded(ask: Asker, case: Case) -> Reading:
+    """The greedy continuation behind its first token."""
+    said = ask.whole(case.prompt, DECODED)
+    return Reading(said.rows[1:], said.tokens[1:])
+
+
+def reread(ask: Asker, case: Case) -> Reading:
+    """Each token of the greedy continuation from a prefill of all before it."""
+    said = ask.whole(case.prompt, DECODED).tokens
+    ids = tuple(token for token in said if isinstance(token, int))
+    if len(ids) < len(said):
+        raise NotOfferedError("needs the ids of generated tokens (vLLM: return_tokens_as_token_ids)")
+    again = [ask.whole(case.prompt + ids[:count], 1) for count in range(1, len(ids))]
+    return Reading(tuple(one.rows[0] for one in again), tuple(one.tokens[0] for one in again))
 
 
 def read_batch(ask: Asker, case: Case) -> Reading:
@@ -128,7 +153,7 @@ def read_reordered(ask: Asker, case: Case) -> Reading:
 
 def read_speculative(ask: Asker, case: Case) -> Reading:
     """Continued with drafts."""
-    return ask.subject.speculative(case.prompt, 2 * ask.new)
+    return ask.subject.speculative(case.prompt, DRAFTED * ask.new)
 
 
 def repeat_cases(plan: Plan) -> Iterator[Case]:
@@ -226,23 +251,52 @@ INVARIANCES: dict[str, Invariance] = {
         sweep_cases,
         read_inside,
         refine=no_more,
+        new=lambda new: 1,
     ),
     "parts": Invariance("prefill in two parts", split_cases, read_parts, "prefill", read_inside),
     "chunks": Invariance(
-        "prefill in chunks of one size", chunk_cases, read_chunks, "parts", None, refine=no_more
+        "prefill in chunks of one size",
+        chunk_cases,
+        read_chunks,
+        "parts",
+        read_inside,
+        refine=no_more,
+        loose=True,
     ),
     "steps": Invariance(
         "token-by-token decoding", step_cases, read_steps, "prefill", read_inside, refine=no_more
     ),
+    "decode": Invariance(
+        "a greedy continuation against a prefill of what it said",
+        repeat_cases,
+        read_decoded,
+        "prefill",
+        reference=reread,
+        refine=no_more,
+    ),
     "prefix": Invariance("a warm prefix cache", tail_cases, read_warm, "parts", read_parts),
     "restore": Invariance("saving and restoring the cache", tail_cases, read_restored, "parts", read_parts),
-    "crop": Invariance("cropping a rejected draft and regrowing", draft_cases, read_cropped, "parts", read_parts),
-    "reorder": Invariance("reordering beams", beam_cases, read_reordered, "parts", read_parts),
+    "crop": Invariance(
+        "cropping a rejected draft and regrowing", draft_cases, read_cropped, "parts", read_parts
+    ),
+    "reorder": Invariance("reordering beams", beam_cases, read_reordered, "parts", read_parts, loose=True),
     "batch": Invariance(
-        "a left-padded batch", batch_cases, read_batch, "prefill", read_inside, refine=length_sweep
+        "a batch beside longer prompts (left-padded where the engine pads)",
+        batch_cases,
+        read_batch,
+        "prefill",
+        read_inside,
+        refine=length_sweep,
     ),
     "speculation": Invariance(
-        "speculative decoding", lookup_cases, read_speculative, "parts", None, refine=no_more
+        "speculative decoding",
+        lookup_cases,
+        read_speculative,
+        "parts",
+        None,
+        refine=no_more,
+        new=lambda new: DRAFTED * new,
+        loose=True,
     ),
 }
 """Every invariance, simpler ones before those that build on them."""

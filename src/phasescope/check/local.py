@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -105,9 +106,7 @@ class LocalSubject(Subject):
     def restore(self, saved: tuple[State, bytes], shape: State) -> State:
         """The state that was saved; `shape` is a copy of the object that held it, made when it was saved."""
         loaded = safetensors.torch.load(saved[1])
-        memo = {
-            id(tensor): loaded[name].to(tensor.device) for name, tensor in _tensors(shape.cache).items()
-        }
+        memo = {id(tensor): loaded[name].to(tensor.device) for name, tensor in _tensors(shape.cache).items()}
         return replace(shape, cache=copy.deepcopy(shape.cache, memo))
 
     def share(self, prompt: Ids, cut: int, other: Ids) -> State:
@@ -145,7 +144,7 @@ class LocalSubject(Subject):
         with self._asking():
             ends = [*cuts, len(prompt)]
             state = self.read(prompt[: ends[0]])
-            for start, end in zip(ends, ends[1:], strict=False):
+            for start, end in pairwise(ends):
                 state = self.read(prompt[start:end], state)
             return self._go_on(state, new)
 
@@ -155,13 +154,16 @@ class LocalSubject(Subject):
             try:
                 return self._batch(prompts, new)
             except BREAKS as error:
-                return [Reading((), (), failed=f"{type(error).__name__}: {_first_line(error)}")] * len(prompts)
+                return [Reading((), (), failed=f"{type(error).__name__}: {_first_line(error)}")] * len(
+                    prompts
+                )
 
     @_failing
     def warm(self, prompt: Ids, cut: int, other: Ids, new: int) -> Reading:
         """A copy of the cache after the shared tokens, as `transformers` advises for shared prefixes."""
         with self._asking():
-            return self._go_on(self.read(prompt[cut:], self.share(prompt, cut, other)), new)
+            kept = self.share(prompt, cut, other)
+            return self._go_on(self.read(prompt[len(kept.ids) :], kept), new)
 
     @_failing
     def restored(self, prompt: Ids, cut: int, other: Ids, new: int) -> Reading:
@@ -234,7 +236,7 @@ class LocalSubject(Subject):
     @contextmanager
     def settled(self) -> Iterator[None]:
         """Equal scores are chosen by age in every forward."""
-        self._mode = EqualScores(settle=True)
+        self._mode = EqualScores()
         try:
             yield
         finally:
@@ -244,11 +246,14 @@ class LocalSubject(Subject):
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        mode = EqualScores(settle=False) if self._mode is None else self._mode
-        before = mode.seen
-        with torch.inference_mode(), mode:
-            yield
-        self.equal_scores += mode.seen - before
+        with torch.inference_mode():
+            if self._mode is None:
+                yield
+                return
+            before = self._mode.seen
+            with self._mode:
+                yield
+            self.equal_scores += self._mode.seen - before
 
     def _forward(self, ids_BT: Tensor, cache: Any, *, keep: int, **inputs: Any) -> Any:
         # `cache` is what transformers 5.24 calls `past_key_values`; nothing else here depends on the name.
@@ -271,7 +276,9 @@ class LocalSubject(Subject):
         try:
             state = self.crop(state, len(draft))
         except (UsageError, ValueError, NotImplementedError) as error:
-            raise NotOfferedError(f"its cache refuses to be cropped: {_first_line(error)}", absent=True) from None
+            raise NotOfferedError(
+                f"its cache refuses to be cropped: {_first_line(error)}", absent=True
+            ) from None
         return self._go_on(self.read(rest, state), new)
 
     def _batch(self, prompts: Sequence[Ids], new: int) -> list[Reading]:
@@ -283,9 +290,7 @@ class LocalSubject(Subject):
         cache, piece_BT = None, ids_BT
         for step in range(new):
             position_BT = (mask_BT.cumsum(-1) - 1).masked_fill(mask_BT == 0, 0)[:, -piece_BT.shape[1] :]
-            out = self._forward(
-                piece_BT, cache, keep=1, attention_mask=mask_BT, position_ids=position_BT
-            )
+            out = self._forward(piece_BT, cache, keep=1, attention_mask=mask_BT, position_ids=position_BT)
             cache = out.cache
             for index, row in enumerate(_rows(out.logits[:, -1])):
                 rows[index].append(row)

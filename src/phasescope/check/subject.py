@@ -58,7 +58,9 @@ class Subject(ABC):
         ids: token ids that prompts may be made of.
         eps: relative rounding of its coarsest number format.
         longest: the longest prompt that it can take.
-        equal_scores: how often, so far, the model had to choose among equal scores; always 0 where that
+        selects: whether its model chooses entries, blocks or experts by scores, so that equal scores may
+            matter; None if that is not known.
+        equal_scores: how often, so far, the model had to choose among equal scores within `settled`; 0 where that
             cannot be seen.
     """
 
@@ -66,6 +68,7 @@ class Subject(ABC):
     ids: Ids
     eps: float
     longest: int
+    selects: bool | None = None
     equal_scores: int = 0
 
     @abstractmethod

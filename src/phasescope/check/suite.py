@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from ..errors import UsageError
 from .cases import Case, Plan, spread
-from .fold import fold
+from .fold import Pattern, fold
 from .invariances import INVARIANCES, Invariance
 from .subject import Ids, NotOfferedError, Reading, Subject, gap
 from .verdict import Effect, Reproduction, Row, State, Verdict, decide
@@ -26,6 +27,12 @@ NOISE_DRAWS = 4
 JUDGED = 5  # failures of one invariance that are looked into
 CONFIRMED = 3  # fresh prompts on which it must show again
 SHRINK_TRIES = 60
+UNLIKELY = 10**4  # ways to place the failures, of which one separates the residues
+CLEAN = ("prefill", "decode")  # ways of reading that use no cache of before and no other request
+BLIND = (
+    "differences that equal scores in the model may explain; decidable on a local model, or where the model "
+    "is known to choose nothing by scores (--no-selection)"
+)
 
 
 @dataclass
@@ -35,13 +42,13 @@ class _Asker:
     subject: Subject
     new: int
     fixed: Ids
-    known: dict[Ids, Reading] = field(default_factory=dict)
+    known: dict[tuple[Ids, int], Reading] = field(default_factory=dict)
     longer: dict[Ids, Sequence[Reading]] = field(default_factory=dict)
 
-    def whole(self, prompt: Ids) -> Reading:
-        if prompt not in self.known:
-            self.known[prompt] = self.subject.whole(prompt, self.new)
-        return self.known[prompt]
+    def whole(self, prompt: Ids, new: int) -> Reading:
+        if (prompt, new) not in self.known:
+            self.known[prompt, new] = self.subject.whole(prompt, new)
+        return self.known[prompt, new]
 
     def inside(self, prompt: Ids) -> Sequence[Reading]:
         if prompt not in self.longer:
@@ -72,9 +79,18 @@ class _Suite:
         fixed = plan.tokens(8)
         self.plain = _Asker(subject, new, fixed)
         self.settled = _Asker(subject, new, fixed)
-        self.floor, self.rounding = 0.0, None
+        self.floor = 0.0
+        self.rounding: float | None = None
         self.tolerance = EPS_MARGIN * subject.eps
-        self.can_settle = True
+        self.sees_scores = self._sees()
+
+    def _sees(self) -> bool:
+        """Whether the subject shows the scores that its model chooses by."""
+        try:
+            with self.subject.settled():
+                return True
+        except NotOfferedError:
+            return False
 
     def measure_floor(self) -> None:
         """Differences between equal calls, and what a rounding error in every layer changes."""
@@ -93,19 +109,20 @@ class _Suite:
         )
 
     def _noise(self, prompt: Ids, ask: _Asker, draws: int) -> list[float]:
-        reference = ask.whole(prompt)
+        reference = ask.whole(prompt, self.new)
         return [gap(reference, self.subject.noisy(prompt, self.new, self.plan.rng)) for _ in range(draws)]
 
     def _gap(self, invariance: Invariance, case: Case, ask: _Asker) -> _Judged:
         """Read a case both ways."""
-        reference = ask.whole(case.prompt)
-        if invariance is INVARIANCES["speculation"]:  # a longer continuation, so that drafts are made
-            reference = self.subject.whole(case.prompt, 2 * self.new)
+        if invariance.reference is None:
+            reference = ask.whole(case.prompt, invariance.new(self.new))
+        else:
+            reference = invariance.reference(ask, case)
         reading = invariance.read(ask, case)
         return _Judged(case, gap(reference, reading), reading.failed)
 
-    def row(self, name: str, broken: dict[str, Row]) -> Row:
-        """Check one invariance; `broken` are the rows that failed before it."""
+    def row(self, name: str, rows: dict[str, Row]) -> Row:
+        """Check one invariance; `rows` are those before it."""
         invariance = INVARIANCES[name]
         try:
             judged = [self._gap(invariance, case, self.plain) for case in invariance.cases(self.plan)]
@@ -114,14 +131,17 @@ class _Suite:
             return Row(feature=name, says=invariance.says, state=state, note=str(missing))
         if not judged:
             return Row(
-                feature=name, says=invariance.says, state="absent", note="prompts this short have no such case"
+                feature=name,
+                says=invariance.says,
+                state="absent",
+                note="prompts this short have no such case",
             )
         failing = [one for one in judged if one.gap > self.tolerance]
         if name == "repeat":
             return self._repeat_row(invariance, judged)
         if not failing:
             return self._row(name, "holds", judged)
-        return self._failed_row(name, judged, failing, broken)
+        return self._failed_row(name, judged, failing, rows)
 
     def _repeat_row(self, invariance: Invariance, judged: list[_Judged]) -> Row:
         """Equal calls that differ are no fault by themselves; they are the floor of all others."""
@@ -130,12 +150,13 @@ class _Suite:
         return self._row("repeat", "unstable" if loud else "holds", judged, note=note if loud else "")
 
     def _failed_row(
-        self, name: str, judged: list[_Judged], failing: list[_Judged], broken: dict[str, Row]
+        self, name: str, judged: list[_Judged], failing: list[_Judged], rows: dict[str, Row]
     ) -> Row:
         """What stands behind failures: ties, a simpler invariance, chance, or a fault of this one."""
         invariance = INVARIANCES[name]
+        broken = {key for key, row in rows.items() if row.state in ("fault", "inherits")}
         ask = self.plain
-        if self.subject.equal_scores and self._settles():
+        if self._chooses(invariance, failing):
             ask = self.settled
             with self._mode(ask):
                 judged = [self._gap(invariance, one.case, ask) for one in judged]
@@ -153,17 +174,24 @@ class _Suite:
             if not own:
                 why = "ties" if any(why == "ties" for _, why in looked) else "unstable"
                 return self._tied(name, judged, failing) if why == "ties" else self._unstable(name, judged)
-            if invariance.base in broken and invariance.base_read is None:
+            if invariance.base in broken and invariance.loose:
                 note = f"it builds on {INVARIANCES[invariance.base].says}, which is at fault"
                 return self._row(name, "inherits", judged, note=note)
             if not self._confirmed(invariance, own, ask):
                 return self._unstable(name, judged)
-            more = [self._gap(invariance, case, ask) for case in invariance.refine(self.plan, own[-1])]
-            return self._fault_row(name, judged + more, own, ask)
+            like = max(own, key=lambda case: len(case.prompt))
+            more = [self._gap(invariance, case, ask) for case in invariance.refine(self.plan, like)]
+            return self._fault_row(name, judged + more, own, ask, rows)
 
-    def _fault_row(self, name: str, judged: list[_Judged], own: list[Case], ask: _Asker) -> Row:
+    def _fault_row(
+        self, name: str, judged: list[_Judged], own: list[Case], ask: _Asker, rows: dict[str, Row]
+    ) -> Row:
         facts = [(one.case.coordinates(), one.gap > self.tolerance) for one in judged]
-        least = self._shrunk(INVARIANCES[name], min(own, key=lambda case: len(case.prompt)), ask)
+        pattern = fold(facts, self.plan.strides)
+        if not self._could_only_be_the_engine(pattern, rows):
+            return self._row(name, "ties", judged, note=BLIND)
+        shortest = min(own, key=lambda case: len(case.prompt))
+        least = self._shrunk(INVARIANCES[name], shortest, ask, pattern.stride if pattern else None)
         shown = self._gap(INVARIANCES[name], least, ask)
         smallest = Reproduction(
             prompt_ids=least.prompt,
@@ -173,8 +201,20 @@ class _Suite:
             gap=shown.gap if np.isfinite(shown.gap) else None,
             raised=shown.raised,
         )
-        pattern = fold(facts, self.plan.strides)
         return self._row(name, "fault", judged, pattern=pattern, smallest=smallest)
+
+    def _could_only_be_the_engine(self, pattern: Pattern | None, rows: dict[str, Row]) -> bool:
+        """Whether equal scores are ruled out as a reason: seen, absent, silent elsewhere, or without a pattern.
+
+        Where scores cannot be seen, two things speak against them: they would also move what a longer prompt
+        or a prefill of the engine's own words says, and they do not follow a residue.
+        """
+        if self.sees_scores or self.subject.selects is False:
+            return True
+        quiet = [rows[name].state for name in CLEAN if name in rows]
+        if "holds" in quiet and set(quiet) <= {"holds", "hidden", "absent"}:
+            return True
+        return pattern is not None and math.comb(pattern.failed + pattern.passed, pattern.failed) >= UNLIKELY
 
     def _stands(self, invariance: Invariance, case: Case, ask: _Asker) -> tuple[Case, str]:
         """Whether a failure stands: again, beyond what flipped choices explain, and not through a simpler one."""
@@ -208,36 +248,51 @@ class _Suite:
             failed += self._stands(invariance, fresh, ask)[1] == "stands"
         return 2 * failed > CONFIRMED
 
-    def _shrunk(self, invariance: Invariance, case: Case, ask: _Asker) -> Case:
-        """The case with as few tokens as still fail: pieces are taken out, larger ones first."""
-        tries, size = SHRINK_TRIES, len(case.prompt) // 2
-        while size and tries:
-            for start in range(0, len(case.prompt) - size + 1, size):
-                smaller = self._without(case, start, size)
+    def _shrunk(self, invariance: Invariance, case: Case, ask: _Asker, stride: int | None) -> Case:
+        """The case with as few tokens as still fail: pieces are taken out, larger ones first.
+
+        Pieces of whole strides come first, as they leave every residue as it is.
+        """
+        tries, whole = SHRINK_TRIES, stride or 1
+        for unit in sorted({whole, 1}, reverse=True):
+            size = len(case.prompt) // 2 // unit * unit or unit
+            while size:
+                smaller = self._smaller(invariance, case, ask, size)
                 tries -= 1
-                if smaller is not None and self._stands(invariance, smaller, ask)[1] == "stands":
+                if tries <= 0:
+                    return case
+                if smaller is None:
+                    size = size // 2 // unit * unit
+                else:
                     case = smaller
-                    break
-                if not tries:
-                    break
-            else:
-                size //= 2
-            size = min(size, len(case.prompt) // 2)
         return case
 
+    def _smaller(self, invariance: Invariance, case: Case, ask: _Asker, size: int) -> Case | None:
+        """The case without one piece of this size, if it still fails."""
+        for start in sorted({0, (case.cut or 0), max(0, len(case.prompt) - size)}):
+            smaller = self._without(case, start, size)
+            if smaller is not None and self._stands(invariance, smaller, ask)[1] == "stands":
+                return smaller
+        return None
+
     def _without(self, case: Case, start: int, size: int) -> Case | None:
+        if start + size > len(case.prompt):
+            return None
         smaller = case.without(start, size)
         if smaller is None or case.pads is None:
             return smaller
         kept = case.other[: len(case.other) - size]  # as many left pads as before
         return Case(smaller.prompt, other=kept, pads=case.pads)
 
-    def _settles(self) -> bool:
-        try:
-            with self.subject.settled():
-                return True
-        except NotOfferedError:
+    def _chooses(self, invariance: Invariance, failing: list[_Judged]) -> bool:
+        """Whether the model had to choose among equal scores in any of some failures."""
+        before = self.subject.equal_scores
+        if not self.sees_scores:
             return False
+        with self.subject.settled():
+            for one in self._spread(failing, JUDGED):
+                self._gap(invariance, one.case, self.settled)
+        return self.subject.equal_scores > before
 
     def _mode(self, ask: _Asker) -> AbstractContextManager[None]:
         return self.subject.settled() if ask is self.settled else nullcontext()
@@ -261,16 +316,18 @@ class _Suite:
         self, name: str, state: State, judged: Sequence[_Judged], failed: int | None = None, **more: object
     ) -> Row:
         bad = [one for one in judged if one.gap > self.tolerance] if name != "repeat" else []
-        largest = max(one.gap for one in judged)
+        finite = [one.gap for one in judged if np.isfinite(one.gap)]
+        raised = sorted({one.raised for one in judged if one.raised})
         return Row(
             feature=name,
             says=INVARIANCES[name].says,
             state=state,
             cases=len(judged),
             failed=len(bad) if failed is None else failed,
-            largest_gap=largest if np.isfinite(largest) else None,
+            raised=raised[0] if raised else "",
+            largest_gap=max(finite, default=None),
             lengths=tuple(sorted({len(one.case.prompt) for one in bad})),
-            **more,  # type: ignore[arg-type]
+            **more,
         )
 
 
@@ -316,8 +373,7 @@ def check(
     rows: dict[str, Row] = {}
     for done, name in enumerate(names):
         report(name, done, len(names))
-        broken = {key: row for key, row in rows.items() if row.state in ("fault", "inherits")}
-        rows[name] = suite.row(name, broken)
+        rows[name] = suite.row(name, rows)
     report("done", len(names), len(names))
     decision, sentence = decide(tuple(rows.values()), effect)
     return Verdict(
@@ -343,8 +399,3 @@ def _named(features: Sequence[str] | None) -> list[str]:
     if unknown:
         raise UsageError(f"unknown invariance {unknown[0]!r}; known: {', '.join(INVARIANCES)}")
     return [name for name in INVARIANCES if name in features or name == "repeat"]
-
-
-def facts_of(rows: Sequence[Row]) -> Iterator[str]:
-    """The names of the rows at fault."""
-    return (row.feature for row in rows if row.state == "fault")

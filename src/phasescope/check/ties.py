@@ -14,7 +14,7 @@ CHOICES = (torch.topk, torch.Tensor.topk)
 
 
 class EqualScores(TorchFunctionMode):
-    """Counts choices among equal scores that `topk` makes, and on demand makes them by age.
+    """Counts choices among equal scores that `topk` makes, and makes them by age.
 
     Which of several equal scores `topk` returns depends on how many others stand beside them. A sparse
     indexer that scores many entries with exactly 0 then reads other entries after the same tokens in a
@@ -27,11 +27,11 @@ class EqualScores(TorchFunctionMode):
         seen: calls in which a score that was chosen equals one that was not.
     """
 
-    def __init__(self, *, settle: bool) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.settle, self.seen = settle, 0
+        self.seen = 0
 
-    def __torch_function__(  # noqa: D105  # the protocol's own name
+    def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
@@ -42,8 +42,6 @@ class EqualScores(TorchFunctionMode):
         if k == 0 or k >= scores.shape[dim]:
             return found  # nothing is left out
         self.seen += int(bool(_equal(scores, found.values, k, dim, largest).any()))
-        if not self.settle:
-            return found
         values, indices = scores.sort(dim=dim, descending=largest, stable=True)
         return torch.return_types.topk((values.narrow(dim, 0, k), indices.narrow(dim, 0, k)))
 

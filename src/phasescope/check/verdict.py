@@ -46,7 +46,8 @@ class Row(Record):
         state: whether it holds.
         cases, failed: how many were compared, and how many of them differed beyond the tolerance.
         largest_gap: the largest difference of log-probabilities; null where none was compared or the
-            engine raised.
+            engine raised each time.
+        raised: what the engine raised in any of them.
         lengths: the prompt lengths at which it failed.
         pattern: by what the failures fold.
         smallest: the smallest prompt that shows it.
@@ -59,6 +60,7 @@ class Row(Record):
     cases: int = 0
     failed: int = 0
     largest_gap: float | None = None
+    raised: str = ""
     lengths: tuple[int, ...] = ()
     pattern: Pattern | None = None
     smallest: Reproduction | None = None
@@ -131,7 +133,9 @@ def row_words(row: Row) -> str:
     if row.state == "holds":
         return f"{row.cases} cases, none differs by more than {gap}"
     where = row.pattern.words() if row.pattern else _where(row)
-    size = f"by up to {gap}" if gap else "raising an error"
+    sizes = [f"by up to {gap}"] if gap else []
+    sizes += [f"raising {row.raised}"] if row.raised else []
+    size = " or ".join(sizes)
     least = f"; smallest prompt {_least_words(row.smallest)}" if row.smallest else ""
     return f"fails {where}, {size}{least}"
 
@@ -153,7 +157,10 @@ def _least_words(least: Reproduction) -> str:
     ids = f" ({' '.join(map(str, least.prompt_ids))})" if tokens <= 12 else ""
     cut = "" if least.cut is None else f", cut after {least.cut}"
     pads = "" if least.pads is None else f", with {least.pads} left pads"
-    return f"{tokens} tokens{ids}{cut}{pads}"
+    other = (
+        f", {len(least.other_ids)} other tokens there" if least.other_ids and least.cut is not None else ""
+    )
+    return f"{tokens} tokens{ids}{cut}{other}{pads}"
 
 
 def decide(rows: tuple[Row, ...], effect: Effect | None) -> tuple[Decision, str]:

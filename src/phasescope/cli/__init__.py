@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from ..errors import PhasescopeError
-from . import catalog, demo, measure, report, train
+from . import catalog, check, demo, measure, report, train
 
 app = typer.Typer(
     help="Measure, explain and remove phase sensitivity in long-context language models.",
@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("measure")(measure.measure)
+app.command("check")(check.check)
 app.command("report")(report.report)
 app.command("train")(train.train)
 app.command("list")(catalog.list_names)
