@@ -273,11 +273,17 @@ INVARIANCES: dict[str, Invariance] = {
         "prefill",
         reference=reread,
         refine=no_more,
+        loose=True,
     ),
     "prefix": Invariance("a warm prefix cache", tail_cases, read_warm, "parts", read_parts),
     "restore": Invariance("saving and restoring the cache", tail_cases, read_restored, "parts", read_parts),
     "crop": Invariance(
-        "cropping a rejected draft and regrowing", draft_cases, read_cropped, "parts", read_parts
+        "cropping a rejected draft and regrowing",
+        draft_cases,
+        read_cropped,
+        "parts",
+        read_parts,
+        loose=True,
     ),
     "reorder": Invariance("reordering beams", beam_cases, read_reordered, "parts", read_parts, loose=True),
     "batch": Invariance(

@@ -253,25 +253,27 @@ class _Suite:
 
         Pieces of whole strides come first, as they leave every residue as it is.
         """
-        tries, whole = SHRINK_TRIES, stride or 1
+        first, tries, whole = case, SHRINK_TRIES, stride or 1
         for unit in sorted({whole, 1}, reverse=True):
             size = len(case.prompt) // 2 // unit * unit or unit
             while size:
                 smaller = self._smaller(invariance, case, ask, size)
                 tries -= 1
                 if tries <= 0:
-                    return case
+                    break
                 if smaller is None:
                     size = size // 2 // unit * unit
                 else:
                     case = smaller
-        return case
+        return case if self._stands(invariance, case, ask)[1] == "stands" else first
 
     def _smaller(self, invariance: Invariance, case: Case, ask: _Asker, size: int) -> Case | None:
         """The case without one piece of this size, if it still fails."""
         for start in sorted({0, (case.cut or 0), max(0, len(case.prompt) - size)}):
             smaller = self._without(case, start, size)
-            if smaller is not None and self._stands(invariance, smaller, ask)[1] == "stands":
+            if smaller is None or self._gap(invariance, smaller, ask).gap <= self.tolerance:
+                continue
+            if not self._inherits(invariance, smaller, ask):
                 return smaller
         return None
 
