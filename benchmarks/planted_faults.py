@@ -100,6 +100,10 @@ WHERE: dict[str, tuple[str, ...]] = {
 """On which architectures each fault is planted, seed by seed in turn; `none` on every one of them."""
 
 
+LENGTHS = {"length": (265, 256), "none": (265, 256)}
+"""Longest prompt and lengths swept where a single length of 128 is to be found, or none."""
+
+
 def named(fault: str, row: Row, seed: int) -> bool:
     """Whether a row at fault says by what the planted fault fails."""
     pattern = row.pattern
@@ -126,8 +130,8 @@ def judge(fault: str, kind: Kind, seed: int) -> Verdict:
     subject = FAULTS.get(fault, LocalSubject)(kind.build(), name=fault)
     if isinstance(subject, WrongAtLength):
         subject.residue = residue(seed)
-    size = {"sizes": 8, "sweep": 24, "longest": 40} if kind.small else {"sizes": 12}
-    return check(subject, strides=kind.strides, seed=seed, **size)  # type: ignore[arg-type]
+    longest, sweep = (40, 24) if kind.small else LENGTHS.get(fault, (96, 32))
+    return check(subject, strides=kind.strides, seed=seed, sizes=10, sweep=sweep, longest=longest)
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from ..errors import UsageError
 from .subject import Ids
 
 MOST_STRIDE = 4096
+SWEPT = 48  # consecutive cuts: three periods of a page of 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ class Plan:
 
     def cut_sweep(self, like: Case, rest: int = 1) -> Iterator[Case]:
         """One prompt with cuts at consecutive places, to see by what they fold."""
-        most = min(len(like.prompt) - rest, 72)
+        most = min(len(like.prompt) - rest, SWEPT)
         return (replace(like, cut=cut) for cut in range(1, most + 1))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from .cases import Case, Plan
+from .cases import SWEPT, Case, Plan
 from .subject import Ids, NotOfferedError, Reading, Subject, gap
 
 DRAFT = 7  # most tokens of a rejected draft
@@ -232,10 +232,10 @@ def lookup_cases(plan: Plan) -> Iterator[Case]:
 
 def length_sweep(plan: Plan, like: Case) -> Iterator[Case]:
     """Consecutive lengths in one batch with the same number of pads."""
-    for length in range(2, min(len(like.prompt), 66)):
+    for length in range(2, min(len(like.prompt), SWEPT)):
         other = like.other[: length + (like.pads or 0)]
         yield Case(like.prompt[:length], other=other, pads=like.pads)
-    for pads in range(min(66, plan.longest - len(like.prompt))):
+    for pads in range(min(SWEPT, plan.longest - len(like.prompt))):
         yield Case(like.prompt, other=plan.tokens(len(like.prompt) + pads), pads=pads)
 
 

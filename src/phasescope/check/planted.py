@@ -114,14 +114,15 @@ def lose_lane(model: nn.Module, *, stride: int, residue: int) -> Callable[[], No
         logits_to_keep = inputs.get("logits_to_keep", 0)
         if input_ids.shape[1] == 1 or logits_to_keep != 1 or not inputs.get("use_cache"):
             return plain(input_ids=input_ids, cache=cache, **inputs)
-        first = plain(input_ids=input_ids[:, :-1], cache=cache, **inputs)
+        before, last = _halves(inputs)
+        first = plain(input_ids=input_ids[:, :-1], cache=cache, **before)
         for layer in first.cache.layers:
             new = input_ids.shape[1] - 1
             start = layer.keys.shape[2] - new
             lane = [place for place in range(start, start + new) if place % stride == residue]
             layer.keys, layer.values = layer.keys.clone(), layer.values.clone()
             layer.keys[:, :, lane] = layer.values[:, :, lane] = 0
-        return plain(input_ids=input_ids[:, -1:], cache=first.cache, **inputs)
+        return plain(input_ids=input_ids[:, -1:], cache=first.cache, **last)
 
     model.forward = forward  # on this one object
 
@@ -129,6 +130,17 @@ def lose_lane(model: nn.Module, *, stride: int, residue: int) -> Callable[[], No
         model.forward = plain
 
     return repair
+
+
+def _halves(inputs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A forward's further arguments for all tokens but the last, and for the last."""
+    before, last = dict(inputs), dict(inputs)
+    if inputs.get("attention_mask") is not None:
+        before["attention_mask"] = inputs["attention_mask"][:, :-1]
+    if inputs.get("position_ids") is not None:
+        before["position_ids"] = inputs["position_ids"][:, :-1]
+        last["position_ids"] = inputs["position_ids"][:, -1:]
+    return before, last
 
 
 def _forget_overlap(layer: Any) -> bool:

@@ -174,7 +174,7 @@ def decide(rows: tuple[Row, ...], effect: Effect | None) -> tuple[Decision, str]
     if faults:
         return "engine fault", _fault_words(faults, effect)
     held = sum(row.state == "holds" for row in rows)
-    kept = f"all {held} invariances that the engine offers hold"
+    kept = f"all {held} invariances that were checked hold"
     if effect is not None and effect.state == "flat" and not open_:
         return "neither", f"neither: {kept}, and {effect.sentence}."
     if open_:
