@@ -1,9 +1,9 @@
-"""The conformance suite: the laws that every compressor keeps, ours or a third party's."""
+"""The conformance suites: the laws that every compressor keeps, and the invariances that every engine does."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -11,9 +11,12 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from .catalog import COMPRESSORS
+from .check import Subject, Verdict, check
+from .check.local import LocalSubject
 from .compressors import AbstractCompressor, Entries
 from .errors import UsageError
 from .models import CompressedQwen3Config, CompressedQwen3ForCausalLM
+from .targets import read_config
 
 WIDTH, DIM, TOKENS = 32, 8, 29
 EXACT = 1e-10  # entries are computed in float64 throughout
@@ -22,6 +25,10 @@ CLOSE = 1e-5  # Qwen3's norms and rotary embedding compute in float32, whatever 
 
 class LawBrokenError(AssertionError):
     """A compressor breaks a law of the suite without declaring it."""
+
+
+class EngineFaultError(AssertionError):
+    """An engine's answer depends on how the same tokens were fed."""
 
 
 class _Subject:
@@ -104,17 +111,49 @@ def check_compressor(
     grid = {"width": width, "stride": stride, "shift": shift, **compression}
     subject = _Subject(name, grid, heads, seed)
     verdicts = {}
-    for law, check in LAWS.items():
+    for law, holds in LAWS.items():
         if law in breaks:
             verdicts[law] = breaks[law]
             continue
-        problem = check(subject)
+        problem = holds(subject)
         if problem:
             raise LawBrokenError(
                 f"{name} on W{width}/S{stride}, shift {shift}, breaks the law {law!r}: {problem}"
             )
         verdicts[law] = "kept"
     return verdicts
+
+
+def assert_engine_invariant(
+    engine: Any,
+    *,
+    strides: Sequence[int] | None = None,
+    known: Collection[str] = (),
+    **settings: Any,
+) -> Verdict:
+    """Hold an engine to every invariance that it offers; for test suites, also as the fixture `phasescope_check`.
+
+    Args:
+        engine: a `phasescope.check.Subject`, or a causal language model of `transformers`.
+        strides: of the grids around whose boundaries it is asked; by default those of a model's config.
+        known: invariances whose faults are known and let pass.
+        **settings: as `phasescope.check.check` has them.
+
+    Returns:
+        the verdict.
+
+    Raises:
+        EngineFaultError: if another invariance than the known ones is broken, with the verdict's sentence.
+        UsageError: for settings that do not fit.
+    """
+    subject = engine if isinstance(engine, Subject) else LocalSubject(engine, name=type(engine).__name__)
+    if strides is None:
+        config = getattr(getattr(subject, "model", None), "config", None)
+        strides = () if config is None else read_config(config.to_dict()).strides
+    verdict = check(subject, strides=strides, **settings)
+    if {row.feature for row in verdict.faults} - set(known):
+        raise EngineFaultError(verdict.sentence)
+    return verdict
 
 
 def _causal(subject: _Subject) -> str:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from .. import __version__
 from ..errors import PhasescopeError
-from . import audit, catalog, demo, inspect, measure, mitigate, pack, probe, report, sweep, train
+from . import audit, catalog, check, demo, inspect, measure, mitigate, pack, probe, report, sweep, train
 
 app = typer.Typer(
     help="Measure, explain and remove phase sensitivity in long-context language models.",
@@ -44,6 +44,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "probe": probe.probe,
     "measure": measure.measure,
     "sweep": sweep.sweep,
+    "check": check.check,
     "report": report.report,
     "audit": audit.audit,
     "mitigate": mitigate.mitigate,

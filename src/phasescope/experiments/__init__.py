@@ -4,6 +4,7 @@ from .answerers import Answerer as Answerer
 from .answerers import checkpoint as checkpoint
 from .answerers import local as local
 from .answerers import served as served
+from .check import check as check
 from .measure import DEMO_CONTEXTS as DEMO_CONTEXTS
 from .measure import DEMO_PROTOCOLS as DEMO_PROTOCOLS
 from .measure import DEMO_SEED as DEMO_SEED

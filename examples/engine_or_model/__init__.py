@@ -1,0 +1,1 @@
+"""One symptom, two causes: a model at fault and an engine at fault."""
