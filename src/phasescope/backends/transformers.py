@@ -63,6 +63,7 @@ class TransformersBackend:
 
     Attributes:
         tokens: prompt tokens read so far.
+        folder: where it was loaded from; None for a model that was given.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class TransformersBackend:
         self.max_tokens = _tokens_that_fit(model) if max_tokens is None else max_tokens
         self.share_prefix = share_prefix
         self.tokens = 0
+        self.folder: Path | None = None
         self._vocabulary = vocabulary
         self._grids = _grids_of(model.config) if grids is None else list(grids)
 
@@ -136,7 +138,9 @@ class TransformersBackend:
                 f"the weights in {path} lack {missing}; save the whole model with save_pretrained"
             )
         ids = folder if vocabulary is None else vocabulary
-        return cls(model.to(device), ids, name=name or folder.name, **settings)
+        backend = cls(model.to(device), ids, name=name or folder.name, **settings)
+        backend.folder = folder.resolve()
+        return backend
 
     def vocabulary(self) -> RetrievalVocabulary:
         """The ids from which a synthetic protocol builds prompts."""
@@ -150,6 +154,7 @@ class TransformersBackend:
         return {
             "backend": "transformers",
             "model": self.name,
+            "path": None if self.folder is None else str(self.folder),
             "class": type(self.model).__name__,
             "digest": self._digest,
             "grids": None if grids is None else [asdict(grid) for grid in grids],

@@ -11,6 +11,8 @@ from ..errors import UsageError
 Branch = Literal["all", "entries", "local"]
 Mode = Literal["mean", "zero", "resample"]
 BRANCHES: tuple[Branch, ...] = ("all", "entries", "local")
+BASE = "none"
+"""Name of the arm from which nothing is taken."""
 MODES: tuple[Mode, ...] = ("mean", "zero", "resample")
 
 
