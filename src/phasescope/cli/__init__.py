@@ -11,7 +11,7 @@ from rich.console import Console
 
 from .. import __version__
 from ..errors import PhasescopeError
-from . import catalog, demo, measure, report, train
+from . import catalog, demo, explain, measure, report, train
 
 app = typer.Typer(
     help="Measure, explain and remove phase sensitivity in long-context language models.",
@@ -40,6 +40,7 @@ def everywhere(
 app.command("demo")(demo.demo)
 app.command("measure")(measure.measure)
 app.command("report")(report.report)
+app.command("explain")(explain.explain)
 app.command("train")(train.train)
 app.command("list")(catalog.list_names)
 

@@ -18,14 +18,17 @@ def explain(
         str | None, typer.Option(help="An arm of the run; by default the only one with a grid.")
     ] = None,
     blocks: Annotated[
-        int | None, typer.Option(help="Questions, each at all its layouts; by default 200 or what there is.", min=1)
+        int | None,
+        typer.Option(help="Questions, each at all its layouts; by default 200 or what there is.", min=1),
     ] = None,
     mode: Annotated[
         Literal["mean", "zero", "resample"], typer.Option(help="What stands in the place of a head's output.")
     ] = "mean",
     branch: Annotated[
         Literal["all", "entries", "local"],
-        typer.Option(help="What is taken from a head: everything, or what it reads from entries, or from raw tokens."),
+        typer.Option(
+            help="What is taken from a head: everything, or what it reads from entries, or from raw tokens."
+        ),
     ] = "all",
     together: Annotated[
         list[str] | None, typer.Option(help="Heads taken away at once, such as L0.H0+L1.H0; may be repeated.")
@@ -37,7 +40,9 @@ def explain(
     model: Annotated[
         str | None, typer.Option(help="Zoo name or checkpoint folder, where the run does not say.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Where to write; by default explain/ARM in the run.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write; by default explain/ARM in the run.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of reference prompts and permutations.", min=0)] = 0,
     draws: Annotated[int, typer.Option(help="Permutations per test.", min=20)] = 2000,
     device: Annotated[str, typer.Option(help="Where torch runs the model.")] = "cpu",

@@ -53,7 +53,9 @@ class Bank:
 
     def add(self, layer: int, branch: Branch, heads_RAD: Tensor, *, keep: bool) -> None:
         """Take in the outputs of some prompts."""
-        total, count = self.sums.get((layer, branch), (torch.zeros_like(heads_RAD[0], dtype=torch.float64), 0))
+        total, count = self.sums.get(
+            (layer, branch), (torch.zeros_like(heads_RAD[0], dtype=torch.float64), 0)
+        )
         self.sums[layer, branch] = total + heads_RAD.double().sum(0), count + len(heads_RAD)
         if keep:
             self.samples.setdefault((layer, branch), []).append(heads_RAD)
@@ -110,7 +112,9 @@ class Ablation:
         """Names of what `ask` answers as, the untouched model first."""
         return [BASE, *(unit.name for unit in self.units)]
 
-    def learn(self, trials: Sequence[Trial], see: Callable[[list[Read], list[Fact]], None] | None = None) -> None:
+    def learn(
+        self, trials: Sequence[Trial], see: Callable[[list[Read], list[Fact]], None] | None = None
+    ) -> None:
         """Read reference prompts: what heads put out on them, and, once, whether the hooks hold.
 
         Args:
@@ -236,9 +240,7 @@ class Ablation:
     ) -> Iterator[tuple[Unit, Tensor]]:
         """Log-probabilities without each unit; the units of one lowest layer share forwards."""
         rows = len(last_R1)
-        parts = {
-            key: self._branch(*key, tape, last_R1, cache) for key in self._needed() if key[1] != "all"
-        }
+        parts = {key: self._branch(*key, tape, last_R1, cache) for key in self._needed() if key[1] != "all"}
         at_once = max(1, self.max_tokens // max(1, rows * len(asked[0].prompt_ids)))
         for layer in sorted({unit.lowest for unit in self.units}):
             units = [unit for unit in self.units if unit.lowest == layer]

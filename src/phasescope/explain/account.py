@@ -80,7 +80,8 @@ class Account:
     @property
     def kept_HP(self) -> npt.NDArray[np.bool_]:
         """Which head keeps which phase."""
-        return self.heads_HP >= KEPT * self.phases_P.max()
+        kept: npt.NDArray[np.bool_] = self.heads_HP >= KEPT * self.phases_P.max()
+        return kept
 
     @property
     def unkept(self) -> tuple[int, ...]:
@@ -89,7 +90,8 @@ class Account:
 
     def prefers_HP(self) -> npt.NDArray[np.bool_]:
         """For each head the phases at which it keeps more than its own mean over phases."""
-        return self.heads_HP > self.heads_HP.mean(axis=1, keepdims=True)
+        prefers: npt.NDArray[np.bool_] = self.heads_HP > self.heads_HP.mean(axis=1, keepdims=True)
+        return prefers
 
 
 def part(weight: Floats) -> Floats:

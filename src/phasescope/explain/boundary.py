@@ -153,7 +153,9 @@ def _mean(
     phase_P, rate = phase_rates(change, outcome, coordinate, stride)
     weight_P = chosen_P[phase_P] / chosen_P[phase_P].sum()
     one = Rates(
-        np.array([rate.rate_R @ weight_P]), rate.trials_R.sum(keepdims=True), rate.deviation_CR @ weight_P[:, None]
+        np.array([rate.rate_R @ weight_P]),
+        rate.trials_R.sum(keepdims=True),
+        rate.deviation_CR @ weight_P[:, None],
     )
     if len(one.deviation_CR) < 2:
         return Estimate(float(one.rate_R[0]))

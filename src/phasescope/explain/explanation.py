@@ -1,8 +1,8 @@
 """From a run to its explanation: heads taken away, gates read, rules applied, everything logged and resumable.
 
-    settings.json       what is explained, as resolved: written first, and compared on resume
-    observations.jsonl  the same trials under every arm (untouched, without each unit, with rolled gates)
-    explain.json        what follows from it; the same settings give the same bytes
+settings.json       what is explained, as resolved: written first, and compared on resume
+observations.jsonl  the same trials under every arm (untouched, without each unit, with rolled gates)
+explain.json        what follows from it; the same settings give the same bytes
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ class Cost:
 
     def words(self) -> str:
         """One line."""
-        time = "" if self.seconds is None else f", about {max(1, round(self.seconds))} s by the run's own speed"
+        time = (
+            "" if self.seconds is None else f", about {max(1, round(self.seconds))} s by the run's own speed"
+        )
         return (
             f"{self.units} units and {self.rolls} rolls over {self.blocks} blocks at {self.layouts} layouts in "
             f"{self.contexts} contexts: {self.prompt_tokens:,} tokens of context, {self.last_tokens:,} last tokens "
@@ -150,7 +152,9 @@ class Explanation:
         )
         told = self.backend.describe()
         if told["digest"] != self.described["backend"]["digest"]:
-            raise UsageError(f"{path} holds other weights than {folder} was measured with; give them with --model")
+            raise UsageError(
+                f"{path} holds other weights than {folder} was measured with; give them with --model"
+            )
         self.protocol = _protocol(self.described["protocol"], path)
         self.run_seed = int(run.description["seed"])
         self.stride = settings.fold or _stride(self.described["backend"]["grids"]) or UNFOLDED
@@ -366,15 +370,17 @@ class Explanation:
         for key in sorted({*there, *given}):
             if there.get(key) != given.get(key):
                 raise UsageError(
-                    f"{path} has {key} = {there.get(key)!r}, this explanation {given.get(key)!r}; resume with the same, "
-                    "or use another --out"
+                    f"{path} has {key} = {there.get(key)!r}, this explanation {given.get(key)!r}; resume with "
+                    "the same, or use another --out"
                 )
 
     def _check(self, known: Sequence[Observation | Dropped], batch: Batch, path: Path) -> None:
         plan = ((arm, trial.digest) for arm in self.arms for trial in batch)
         for line, planned in zip(known, plan, strict=True):
             if (line.arm, line.trial) != planned:
-                raise UsageError(f"{path} holds {(line.arm, line.trial)}, the plan has {planned}; use another --out")
+                raise UsageError(
+                    f"{path} holds {(line.arm, line.trial)}, the plan has {planned}; use another --out"
+                )
 
     def _compare(self, lines: Sequence[Observation]) -> None:
         """The untouched model must answer as it did in the run."""
@@ -418,7 +424,11 @@ def _chosen(run: Run, arm: str | None, folder: Path) -> tuple[str, dict[str, Any
     if len(folded) != 1:
         raise UsageError(
             f"{folder} has {len(folded)} arms that could be explained"
-            + (f": {', '.join(folded)}; name one with --arm" if folded else "; measure a model of transformers")
+            + (
+                f": {', '.join(folded)}; name one with --arm"
+                if folded
+                else "; measure a model of transformers"
+            )
         )
     return folded[0], arms[folded[0]]
 
@@ -450,12 +460,14 @@ def _checkpoint(backend: dict[str, Any], model: str | None, folder: Path) -> Pat
 
 def _protocol(described: dict[str, Any], checkpoint: Path) -> Protocol:
     """The run's protocol with its settings; a tokenizer is read from the checkpoint."""
-    settings = {}
+    settings: dict[str, Any] = {}
     for name, value in described["settings"].items():
         if isinstance(value, dict) and set(value) == {"name", "digest"}:
             tokenizer = Tokenizer.load(checkpoint)
             if tokenizer.digest != value["digest"]:
-                raise UsageError(f"{checkpoint} has another tokenizer than the run's protocol was measured with")
+                raise UsageError(
+                    f"{checkpoint} has another tokenizer than the run's protocol was measured with"
+                )
             settings[name] = tokenizer
         else:
             settings[name] = tuple(value) if isinstance(value, list) else value

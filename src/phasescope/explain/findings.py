@@ -17,7 +17,6 @@ from ..statistics.fold import fold_table, phase_effects, phase_rates, trend_basi
 from ..statistics.intervals import Estimate, clustered_wilson
 from ..statistics.phase_effect import phase_sd
 from ..statistics.table import Coordinate, Floats, Outcome, Table, tabulate
-from .units import BASE, Unit
 from .account import (
     WEAKEST,
     Account,
@@ -28,6 +27,7 @@ from .account import (
 from .boundary import Boundary, Roll, at_boundary, boundary, rolled_curves
 from .gates import HeadGate
 from .specialisation import Contrast, Loss, contrast, lost, specialise
+from .units import BASE, Unit
 
 OUTCOMES: tuple[Outcome, ...] = ("accuracy", "logprob")
 
@@ -39,7 +39,8 @@ METHODS = {
     "√(phases − 1); p by permuting the layouts of whole contexts, corrected over units by Holm",
     "head_contrast": "mean loss at the phases that the head's gate prefers less that at the others; cluster t interval "
     "at 95 %",
-    "gate_recurrence": "share of the variance of a gate's weights around 1/W that is between slots and not between inputs",
+    "gate_recurrence": "share of the variance of a gate's weights around 1/W that is between slots and not between "
+    "inputs",
     "gate_entropy": "mean entropy of a window's weights as a share of that of the uniform gate",
     "account": "phase with the smallest coverage account (explain/account.py), from gates on prompts that are not the "
     "run's",
@@ -73,7 +74,10 @@ def explained(
 
     Args:
         log: the observations of all arms of the explanation.
-        arm, run, model, protocol: what was explained.
+        arm: what was explained.
+        run: label of its run.
+        model: name of its model.
+        protocol: name of its protocol.
         coordinate: the position that is folded.
         stride: modulus of the phases.
         observed: the run's own observations of the arm: the measured curve.
@@ -281,8 +285,14 @@ class _Maker:
             yield self._finding("gate_recurrence", Estimate(gate.recurrence), detail=detail)
             yield self._finding("gate_entropy", Estimate(gate.entropy), detail=detail)
         if account is not None:
-            detail = {k: v for k, v in _json(_account(account, curve_P)).items() if k not in ("link", "keep", "heads")}
-            yield self._finding("account", Estimate(float(account.weakest)), residue=account.weakest, detail=detail)
+            detail = {
+                k: v
+                for k, v in _json(_account(account, curve_P)).items()
+                if k not in ("link", "keep", "heads")
+            }
+            yield self._finding(
+                "account", Estimate(float(account.weakest)), residue=account.weakest, detail=detail
+            )
         for name, edge in edges.items():
             if edge is not None:
                 detail = {"boundary": name, "phases": list(edge.phases)}
@@ -295,7 +305,11 @@ class _Maker:
     def _loss(self, loss: Loss, outcome: Outcome) -> Iterator[Finding]:
         unit = {"unit": loss.unit}
         yield self._finding(
-            "mean_loss", loss.mean, outcome=outcome, p_value=loss.mean_p, detail={**unit, "p_holm": loss.mean_p_holm}
+            "mean_loss",
+            loss.mean,
+            outcome=outcome,
+            p_value=loss.mean_p,
+            detail={**unit, "p_holm": loss.mean_p_holm},
         )
         for phase, (value, low, high) in enumerate(zip(loss.phase_P, loss.low_P, loss.high_P, strict=True)):
             estimate = Estimate(float(value), float(low), float(high))

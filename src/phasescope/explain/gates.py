@@ -94,7 +94,7 @@ class GateTally:
 
     stride: int
     _clusters: dict[int, list[_Sums]] = field(default_factory=dict)
-    _parts: dict[int, list[tuple[int, Floats, Floats]]] = field(default_factory=dict)
+    _parts: dict[int, list[tuple[int, tuple[Floats, Floats]]]] = field(default_factory=dict)
 
     def add(self, reads: Sequence[Read], facts: Sequence[Fact]) -> None:
         """Take in one context: the gates of all layers, and the facts that its inputs hold."""
@@ -105,7 +105,7 @@ class GateTally:
             for fact in facts:
                 link = part_by(read, part_BHNW[fact.row], fact.key, fact.value)
                 keep = part_by(read, part_BHNW[fact.row], fact.value, None)
-                found.append((fact.key % self.stride, link, keep))
+                found.append((fact.key % self.stride, (link, keep)))
 
     def profiles(self, priors: dict[int, Floats]) -> list[HeadGate]:
         """The profile of every head of every layer.
@@ -125,15 +125,17 @@ class GateTally:
         layers = sorted(layer for layer, parts in self._parts.items() if parts)
         if len(layers) < 2:
             return None
-        link = [self._by_phase(layer, 1) for layer in layers[:-1]]
-        keep = self._by_phase(layers[-1], 2)
+        link = [self._by_phase(layer, 0) for layer in layers[:-1]]
+        keep = self._by_phase(layers[-1], 1)
         if keep is None or any(one is None for one in link):
             return None
         return Account(np.concatenate([one for one in link if one is not None]), keep)
 
     def _by_phase(self, layer: int, which: int) -> Floats | None:
-        """Mean link (1) or keep (2) of each head at each phase."""
-        phases = [[fact[which] for fact in self._parts[layer] if fact[0] == p] for p in range(self.stride)]
+        """Mean link (0) or keep (1) of each head at each phase."""
+        phases = [
+            [parts[which] for phase, parts in self._parts[layer] if phase == p] for p in range(self.stride)
+        ]
         if not all(phases):
             return None
         return np.array([np.mean(parts, axis=0) for parts in phases]).T

@@ -63,7 +63,9 @@ def _series(compressor: Any) -> Any:
     """The pooled series of a DeepSeek-V4 compressor, ours or of `transformers`; None for anything else."""
     if isinstance(compressor, AbstractSeries):
         return compressor.pool
-    if isinstance(compressor, nn.Module) and all(hasattr(compressor, n) for n in ("gate_proj", "position_bias")):
+    if isinstance(compressor, nn.Module) and all(
+        hasattr(compressor, n) for n in ("gate_proj", "position_bias")
+    ):
         return compressor
     return None
 

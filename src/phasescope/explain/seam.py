@@ -79,7 +79,9 @@ def _queries(module: nn.Module, projection: nn.Module, channels: int) -> int:
         return told
     width = int(getattr(projection, "in_features", 0))
     if not width or width % channels:
-        raise UsageError(f"a layer of {channels} channels a head projects {width} channels; its heads cannot be told")
+        raise UsageError(
+            f"a layer of {channels} channels a head projects {width} channels; its heads cannot be told"
+        )
     return width // channels
 
 

@@ -65,9 +65,7 @@ def lost(base: Table, without: Table, outcome: Outcome) -> Table:
     ):
         raise UsageError(f"{without.arm} and {base.arm} did not answer the same trials; explain again")
     difference = {outcome: (base.outcomes[outcome] - without.outcomes[outcome]) * base.asked}
-    return Table(
-        without.arm, base.source_CLQ, base.query_CLQ, base.asked_CQ, difference, base.dropped_blocks
-    )
+    return Table(without.arm, base.source_CLQ, base.query_CLQ, base.asked_CQ, difference, base.dropped_blocks)
 
 
 def specialise(

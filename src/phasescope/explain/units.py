@@ -81,7 +81,9 @@ def every_head(shapes: Sequence[Shape], branch: Branch = "all") -> list[Unit]:
         UsageError: if a branch is asked for that no layer has.
     """
     if branch != "all" and not any(shape.branches for shape in shapes):
-        raise UsageError(f"branch {branch!r}: this model's cache has no entries beside its tokens; take 'all'")
+        raise UsageError(
+            f"branch {branch!r}: this model's cache has no entries beside its tokens; take 'all'"
+        )
     units = []
     for shape in shapes:
         if branch != "all" and not shape.branches:
@@ -121,5 +123,7 @@ def together(names: str, known: Sequence[Unit]) -> Unit:
         chosen.append(by_name[name.strip()])
     parts = tuple(part for unit in dict.fromkeys(chosen) for part in unit.parts)
     if len({part.layer for part in parts}) > 1 and any(part.branch != "all" for part in parts):
-        raise UsageError(f"{names!r} joins branches of several layers; a branch is taken in one layer at a time")
+        raise UsageError(
+            f"{names!r} joins branches of several layers; a branch is taken in one layer at a time"
+        )
     return Unit("+".join(dict.fromkeys(unit.name for unit in chosen)), parts)
