@@ -186,9 +186,9 @@ def _boundary_words(told: dict[str, Any]) -> str:
     ends = "" if won["low"] is None else f" ({points(won['low'])} to {points(won['high'])})"
     back = value < 0 and won["value"] >= -value / 2
     verb = "wins half of it back or more" if back else "does not win it back"
+    changed = f"{points(won['value'])} points{ends}"
     return (
-        said
-        + f"; rolling the gates {verb}: at best it changes them by {points(won['value'])} points{ends}, by {best['slots']} slots."
+        f"{said}; rolling the gates {verb}: at best it changes them by {changed}, by {best['slots']} slots."
     )
 
 
