@@ -2,8 +2,8 @@
 
     python -m benchmarks.explain_mitigate [--models FOLDER] [--only head account]
 
-The zoo's models are always taken; FOLDER holds further runs of `phasescope train` (one folder each, with a card), such as
-other seeds. Every line but the last is for people, the last is one JSON object:
+The zoo's models are always taken; FOLDER holds further runs of `phasescope train` (one folder each, with a card), such
+as other seeds. Every line but the last is for people, the last is one JSON object:
 
     head_contrast_points   accuracy lost without the head, at the phases its gate prefers less at the others: the
                            largest over the heads of the last layer of W8/S8 with two KV heads

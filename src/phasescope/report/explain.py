@@ -14,6 +14,8 @@ from .explain_figures import Row, account_curve, gate_bars, heat_map, loss_curve
 from .figures import Figure
 from .verdict import SIGNIFICANT, listed, number, p_words, percent, plain, points
 
+HEADLINES = ("contrast", "heads", "account", "boundary")
+"""Sections whose sentence may stand on top, the first that has one."""
 MOST_FIGURES = 12
 """Single heads that are drawn; tables hold all of them."""
 LOSS = (
@@ -52,6 +54,7 @@ def explain_page(path: Path) -> Path:
         its path.
     """
     told = read_explanation(path)
+    said = sentences(told)
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("phasescope.report"),
         autoescape=True,
@@ -61,7 +64,8 @@ def explain_page(path: Path) -> Path:
     )
     page = environment.get_template("explain.html.j2").render(
         title=plain(f"{told['run']}, {told['arm']}"),
-        sentences=sentences(told),
+        sentences=said,
+        headline=next((said[name] for name in HEADLINES if name in said), "Nothing could be explained."),
         told=told,
         heads=_heads(told),
         head_rows=[_loss_row(loss) for loss in told["losses"].get("accuracy", [])],
