@@ -251,8 +251,9 @@ def _short(value: Any) -> str:
 def _differences(there: Any, here: Any, key: str) -> Iterator[tuple[str, Any, Any]]:
     """Where two JSON values differ: dotted key and both values, depth first."""
     if isinstance(there, dict) and isinstance(here, dict):
-        # A plan follows from the settings, so a difference is named where it was made.
-        for name in sorted({*there, *here} - {"plan"}):
+        # A plan follows from the settings, so a difference is named where it was made; a model that lies elsewhere
+        # now is the same as long as its digest is.
+        for name in sorted({*there, *here} - {"plan", "path"}):
             yield from _differences(there.get(name), here.get(name), f"{key}.{name}".lstrip("."))
     elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
         for index, (old, new) in enumerate(zip(there, here, strict=True)):

@@ -57,6 +57,7 @@ class TransformersBackend:
 
     Attributes:
         tokens: prompt tokens read so far.
+        folder: where it was loaded from; None for a model that was given.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class TransformersBackend:
         self.prefill_chunk = prefill_chunk
         self.share_prefix = share_prefix
         self.tokens = 0
+        self.folder: Path | None = None
         self._vocabulary = vocabulary
         self._grids = _grids_of(model.config) if grids is None else list(grids)
         self._stops = _stops_of(model)
@@ -131,7 +133,9 @@ class TransformersBackend:
         if (folder / "tokenizer.json").is_file():
             settings.setdefault("tokenizer", folder)
         ids = folder if vocabulary is None else vocabulary
-        return cls(model, ids, name=name or folder.name, **settings)
+        backend = cls(model, ids, name=name or folder.name, **settings)
+        backend.folder = folder.resolve()
+        return backend
 
     def vocabulary(self) -> RetrievalVocabulary:
         """The ids from which a synthetic protocol builds prompts."""
@@ -145,6 +149,7 @@ class TransformersBackend:
         return {
             "backend": "transformers",
             "model": self.name,
+            "path": None if self.folder is None else str(self.folder),
             "class": type(self.model).__name__,
             "digest": self._digest,
             "grids": None if grids is None else [asdict(grid) for grid in grids],

@@ -8,8 +8,8 @@ from typing import Any
 
 from ..errors import UsageError
 from ..tokens import Tokenizer
+from .cases import ENGINE_STRIDES
 from .effect import read_effect
-from .grids import ENGINE_STRIDES
 from .server import IDS, HttpTransport, ServerSubject
 from .suite import Report, check
 from .verdict import Verdict

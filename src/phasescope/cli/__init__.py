@@ -12,7 +12,21 @@ from rich.console import Console
 
 from .. import __version__
 from ..errors import PhasescopeError
-from . import audit, catalog, check, demo, inspect, measure, mitigate, pack, probe, report, sweep, train
+from . import (
+    audit,
+    catalog,
+    check,
+    demo,
+    explain,
+    inspect,
+    measure,
+    mitigate,
+    pack,
+    probe,
+    report,
+    sweep,
+    train,
+)
 
 app = typer.Typer(
     help="Measure, explain and remove phase sensitivity in long-context language models.",
@@ -46,6 +60,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "sweep": sweep.sweep,
     "check": check.check,
     "report": report.report,
+    "explain": explain.explain,
     "audit": audit.audit,
     "mitigate": mitigate.mitigate,
     "pack": pack.pack,

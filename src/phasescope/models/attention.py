@@ -163,6 +163,24 @@ class CompressedAttention(Qwen3Attention):
         self, query_BAQD: Tensor, hidden_BQE: Tensor, position_B1Q: Tensor, reads: Reads, first: int
     ) -> Tensor:
         """One softmax over entries, raw tokens and sink for queries that begin at position `first`."""
+        query_BAQD, key_BHKD, value_BHKD, mask_BHQK = self.operands(
+            query_BAQD, hidden_BQE, position_B1Q, reads, first
+        )
+        out_BAQD = scaled_dot_product_attention(
+            query_BAQD,
+            key_BHKD,
+            value_BHKD,
+            attn_mask=mask_BHQK,
+            dropout_p=self.attention_dropout if self.training else 0.0,
+            scale=self.scaling,
+            enable_gqa=True,
+        )
+        return out_BAQD[..., : self.head_dim]
+
+    def operands(
+        self, query_BAQD: Tensor, hidden_BQE: Tensor, position_B1Q: Tensor, reads: Reads, first: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Query, key, value and mask of the one softmax: entries first, then raw tokens, then the sink."""
         queries = query_BAQD.shape[2]
         seen_BHQN, raw_BHQT = reads.visible(first, queries, self.plan.tail)
         if reads.index_BHND is not None:
@@ -177,22 +195,13 @@ class CompressedAttention(Qwen3Attention):
         value_BHKD = key_BHKD
         if not self.plan.binding:
             value_BHKD = torch.cat([reads.value_BHND, reads.raw_value_BHTD], dim=2)
-        if self.sinks is not None:
-            query_BAQD, key_BHKD, value_BHKD, mask_BHQK = self._with_sink(
-                query_BAQD, key_BHKD, value_BHKD, mask_BHQK
-            )
-        out_BAQD = scaled_dot_product_attention(
-            query_BAQD,
-            key_BHKD,
-            value_BHKD,
-            attn_mask=mask_BHQK,
-            dropout_p=self.attention_dropout if self.training else 0.0,
-            scale=self.scaling,
-            enable_gqa=True,
-        )
-        return out_BAQD[..., : self.head_dim]
+        if self.sinks is None:
+            return query_BAQD, key_BHKD, value_BHKD, mask_BHQK
+        return self._with_sink(query_BAQD, key_BHKD, value_BHKD, mask_BHQK)
 
-    def _with_sink(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+    def _with_sink(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The sink as one more key: a channel that holds its logit in the query, 1 there and 0 elsewhere."""
         assert self.sinks is not None
         logit_BAQ1 = (self.sinks / self.scaling).to(query.dtype)[:, None, None].expand(*query.shape[:-1], 1)

@@ -232,7 +232,9 @@ def _versions(runs: dict[str, dict[str, Any]], arms: Sequence[Arm]) -> list[tupl
             (f"{of}{package}", version or "not installed") for package, version in run["versions"].items()
         ]
     for arm in arms:
-        facts = ", ".join(f"{key} {_brief(value)}" for key, value in sorted(arm.backend.items()))
+        facts = ", ".join(
+            f"{key} {_brief(value)}" for key, value in sorted(arm.backend.items()) if key != "path"
+        )
         rows.append((plain(arm.name), plain(facts, 600)))
     return rows
 

@@ -104,7 +104,7 @@ def clustered_wilson(groups: Rates) -> tuple[Floats, Floats]:
     return wilson(groups.rate_R, groups.trials_R / effect_R, t_quantile(len(groups.deviation_CR) - 1))
 
 
-def clustered_t(groups: Rates) -> tuple[Floats, Floats]:
+def clustered_t(groups: Rates, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
     """Cluster t interval of a mean whose distribution over clusters may be skewed.
 
         mean − SE · g⁻¹(±t)        g(x) = x + a x² + a² x³/3 + a/2        a = skewness / (3 √C)
@@ -125,10 +125,10 @@ def clustered_t(groups: Rates) -> tuple[Floats, Floats]:
         inverse_R: Floats = (np.cbrt(1 + 3 * safe_R * (x - safe_R / 2)) - 1) / safe_R
         return inverse_R
 
-    t = t_quantile(clusters - 1)
+    t = t_quantile(clusters - 1, confidence)
     return groups.rate_R - groups.se * untransformed(t), groups.rate_R - groups.se * untransformed(-t)
 
 
-def t_quantile(df: float) -> float:
-    """Two-sided 95 % quantile of Student's t."""
-    return float(stats.t.isf((1 - CONFIDENCE) / 2, df))
+def t_quantile(df: float, confidence: float = CONFIDENCE) -> float:
+    """Two-sided quantile of Student's t, by default of 95 %."""
+    return float(stats.t.isf((1 - confidence) / 2, df))

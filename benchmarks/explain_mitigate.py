@@ -1,0 +1,165 @@
+"""Explanations held against their bars: contrast of a head, hits of the coverage account, time.
+
+    python -m benchmarks.explain_mitigate [--models FOLDER] [--only head account]
+
+The zoo's models are always taken; FOLDER holds further runs of `phasescope train` (one folder each, with a card), such
+as other seeds. Every line but the last is for people, the last is one JSON object:
+
+    head_contrast_points   accuracy lost without the head, at the phases its gate prefers less at the others: the
+                           largest over the heads of the last layer of W8/S8 with two KV heads
+    head_contrast_low      lower end of its interval; at or below 0 no specialisation is seen, and
+    head_contrast_power    is the contrast that would have been found with 80 % power
+    head_contrast_model    whose head it is
+    account_hits, account_models   non-flat models whose phase named by the account is among their measured weakest two
+    account_chance         probability of so many hits if each phase were drawn at random
+    explain_seconds        all heads of the zoo's model with the most of them, 200 blocks, one thread, wall clock
+    explain_cpu_seconds    the same in seconds of CPU
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers.utils import logging
+
+from phasescope import zoo
+from phasescope.backends.transformers import TransformersBackend
+from phasescope.experiments import measure
+from phasescope.explain.ablation import Ablation
+from phasescope.explain.account import Account, agreement, chance_of_hit, chance_of_hits, weakest_phases
+from phasescope.explain.explanation import Explanation, Settings
+from phasescope.explain.gates import GateTally
+from phasescope.explain.seam import find_seams
+from phasescope.protocols import InSequencePadding
+from phasescope.records import read_json
+
+PROTOCOL = "in_sequence"
+"""Distractors are not locked to the source there, so that the phase is the source's alone."""
+GATE_CONTEXTS = 8
+GATE_SEED = 11
+"""Of the contexts over which gates are read; cards are measured with seed 0."""
+PARTS = ("head", "account")
+
+
+def checkpoints(models: Path | None) -> Iterator[Path]:
+    """The zoo's compressed models, then those of a folder; each has a card with a measured curve."""
+    folders = [zoo.folder(name) for name in zoo.names()]
+    folders += [path.parent for path in sorted(models.glob("*/card.json"))] if models is not None else []
+    for folder in folders:
+        card = read_json(folder / "card.json")
+        if card["compression"] is not None and PROTOCOL in card.get("measured", {}):
+            yield folder
+
+
+def account_of(folder: Path) -> Account | None:
+    """What a checkpoint's gates keep, read over contexts that its card was not measured on."""
+    card = read_json(folder / "card.json")
+    backend = TransformersBackend.load(folder)
+    tally, seams = GateTally(int(card["compression"]["stride"])), find_seams(backend.model)
+    reader = Ablation(backend.model, seams, [], max_tokens=backend.max_tokens)
+    protocol = InSequencePadding(pairs=card["pairs"], contexts=GATE_CONTEXTS)
+    for batch in protocol.batches(backend.vocabulary(), np.random.default_rng(GATE_SEED)):
+        reader.learn(batch, tally.add)
+    return tally.account()
+
+
+def account_half(models: Path | None) -> dict[str, Any]:
+    """Hits of the account over all non-flat models."""
+    hits, phases = 0, []
+    for folder in checkpoints(models):
+        card = read_json(folder / "card.json")["measured"][PROTOCOL]
+        curve, account = np.asarray(card["phases"]), account_of(folder)
+        if card["low"] <= 0 or account is None:
+            print(
+                f"{folder.name:14} left out: {'flat' if card['low'] <= 0 else 'its gates give no account'}",
+                flush=True,
+            )
+            continue
+        weakest = weakest_phases(curve)
+        hit = account.weakest in weakest
+        hits, phases = hits + hit, [*phases, len(curve)]
+        order = agreement(account.phases_P, curve)
+        print(
+            f"{folder.name:14} {'hit ' if hit else 'miss'} names {account.weakest}, measured weakest {weakest}, chance "
+            f"{chance_of_hit(len(curve)):.0%}, rank correlation {order:+.2f}\n"
+            f"{'':14} account  {np.round(account.phases_P, 2)}\n{'':14} measured {np.round(curve, 2)}",
+            flush=True,
+        )
+    return {
+        "account_hits": hits,
+        "account_models": len(phases),
+        "account_expected_by_chance": round(sum(map(chance_of_hit, phases)), 2),
+        "account_chance": float(f"{chance_of_hits(phases, hits):.3g}"),
+    }
+
+
+def two_heads(models: Path | None) -> Path:
+    """W8/S8 with two KV heads, of the zoo or else of the folder; failing that the zoo's W8/S8 with the fewest."""
+    cards = {folder: read_json(folder / "card.json") for folder in checkpoints(models)}
+    w8s8 = [f for f, c in cards.items() if (c["compression"]["width"], c["compression"]["stride"]) == (8, 8)]
+    return min(w8s8, key=lambda folder: (cards[folder]["kv_heads"] != 2, cards[folder]["kv_heads"]))
+
+
+def explained(folder: Path, out: Path) -> tuple[dict[str, Any], float, float]:
+    """An explanation on 200 blocks or more, and its seconds by the clock and of CPU."""
+    run = out / folder.name
+    measure([str(folder)], [PROTOCOL], run, seed=0, contexts=13)
+    started, cpu = time.perf_counter(), time.process_time()
+    prepared = Explanation(run, Settings(blocks=200))
+    print(f"{folder.name}: {prepared.cost().words()}", flush=True)
+    path = prepared.run()
+    return read_json(path), time.perf_counter() - started, time.process_time() - cpu
+
+
+def head_half(models: Path | None) -> dict[str, Any]:
+    """The contrast of the two-headed model, and the time of the zoo's model with the most heads."""
+    folder = two_heads(models)
+    many = max(
+        (zoo.folder(name) for name in zoo.names()), key=lambda f: read_json(f / "card.json")["kv_heads"]
+    )
+    with tempfile.TemporaryDirectory() as out:
+        told, seconds, cpu = explained(folder, Path(out))
+        if many != folder:
+            _, seconds, cpu = explained(many, Path(out))
+    name, best = max(told["contrasts"].items(), key=lambda one: one[1]["estimate"]["value"])
+    for unit, found in told["contrasts"].items():
+        print(f"{folder.name} {unit}: {found}", flush=True)
+    return {
+        "head_contrast_points": round(100 * best["estimate"]["value"], 2),
+        "head_contrast_low": round(100 * best["estimate"]["low"], 2),
+        "head_contrast_power": round(100 * best["smallest"], 2),
+        "head_contrast_model": f"{folder.name} {name}",
+        "explain_model": many.name,
+        "explain_seconds": round(seconds, 1),
+        "explain_cpu_seconds": round(cpu, 1),
+    }
+
+
+def main() -> None:
+    """Print what was measured, and last one JSON object."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", type=Path, help="folder of further trained checkpoints, one folder each")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    logging.disable_progress_bar()
+    result: dict[str, Any] = {}
+    if "head" in given.only:
+        result |= head_half(given.models)
+    if "account" in given.only:
+        result |= account_half(given.models)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
