@@ -33,7 +33,10 @@ def main() -> None:
     except PhasescopeError as error:
         console.print(f"phasescope: {error}")
         sys.exit(2)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as ended:
+        # typer turns an interrupt into an exit with this status, and says nothing.
+        if isinstance(ended, SystemExit) and ended.code != 130:
+            raise
         console.print("phasescope: interrupted; the same command goes on from here")
         sys.exit(130)
     except OSError as error:
