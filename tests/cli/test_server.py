@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -219,3 +221,26 @@ def test_where_no_model_is_listed_one_has_to_be_named(tmp_path: Path) -> None:
         server.listed = []
         said = phasescope("probe", server.url, code=2, cwd=tmp_path)
     assert "lists 0 models (none); name one with --model" in said
+
+
+def test_an_interrupt_says_that_the_same_command_goes_on(tmp_path: Path, folder: Path) -> None:
+    """Within a moment, although every request hangs; exit code 130."""
+    with FakeServer(Hashed(9), Offers(logprobs="records", top=0), small_tokenizer()) as server:
+        server.fault = Fault(kind="time-out", share=1.0, times=None, seconds=60.0, longer_than=80)
+        command = ["measure", *SERVER, server.url, "--tokenizer", str(folder), *LONG, "--out", "run"]
+        started = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, *command],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+        )
+        while started.poll() is None and not any(
+            len(body.get("prompt") or "") > 80 for _, body in server.asked
+        ):
+            time.sleep(0.01)
+        started.send_signal(signal.SIGINT)
+        _, said = started.communicate(timeout=20)
+    assert started.returncode == 130
+    assert "interrupted; the same command goes on from here" in said
+    assert "Traceback" not in said

@@ -36,6 +36,9 @@ app = typer.Typer(
 )
 
 
+INTERRUPTED = 130
+
+
 def _print_version(asked: bool) -> None:
     if asked:
         print(f"phasescope {__version__}")
@@ -77,7 +80,10 @@ def main() -> None:
     """Run the command line: exit 0 when done, 2 on bad input, 130 when interrupted."""
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     try:
-        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        if code == INTERRUPTED:  # typer's word for it, without one of its own
+            raise KeyboardInterrupt
+        sys.exit(code)
     except typer.TyperException as error:
         # The box that typer draws is several lines; a mistake is one line here.
         console.print(f"phasescope: {error.format_message().rstrip('.')}; see --help")
@@ -87,7 +93,7 @@ def main() -> None:
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         console.print("phasescope: interrupted; the same command goes on from here")
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         console.print(f"phasescope: {where}{error.strerror or error}")
