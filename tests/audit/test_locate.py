@@ -1,8 +1,9 @@
 """From text to the token that a needle begins with."""
 
+import numpy as np
 import pytest
 
-from phasescope.audit.locate import NO_NEEDLE, NO_PLACE, NOWHERE, TWICE, Locator, token_at
+from phasescope.audit.locate import NO_NEEDLE, NO_PLACE, NOWHERE, TWICE, Locator, enough, token_at
 from phasescope.audit.samples import Sample
 from phasescope.errors import UsageError
 
@@ -34,6 +35,76 @@ def test_the_fast_form_finds_the_token_that_the_spans_say(request, kind, text, n
     assert all(end <= start for _, end in spans[:place])
     assert spans[place][0] <= start < spans[place][1]
     assert 0 <= place < len(ids)
+
+
+PIECES = (
+    *(
+        "the code",
+        " is",
+        "Ωmega",
+        "é",
+        "e\u0301",
+        "🦀",
+        "日本語",
+        "4711",
+        "1234567890",
+        "The grass",
+        "don't",
+        "x" * 90,
+    ),
+    *(
+        " ",
+        "  ",
+        "\n",
+        "\n\n",
+        "\t",
+        " \n ",
+        ".",
+        "...",
+        "!?",
+        "(",
+        "```",
+        "<|end|>",
+        "<s>",
+        "\u00a0",
+        "\u200d",
+    ),
+)
+
+
+def scrambled(rng):
+    """Words, blanks, marks, digits, special tokens and letters of many bytes in any order, and a needle within."""
+    before, after = ("".join(rng.choice(PIECES, int(rng.integers(1, n)))) for n in (40, 160))
+    return sample(before + "needle7" + after, "needle7")
+
+
+def test_a_text_that_is_cut_behind_the_needle_has_the_same_place(byte_level, byte_fallback):
+    """As the whole text has, whatever stands around the cut."""
+    rng = np.random.default_rng(0)
+    samples = [scrambled(rng) for _ in range(400)]
+    cut = [s for s in samples if len(enough(s.prompt, s.prompt.index("needle7"), 7)) < len(s.prompt)]
+    assert len(cut) > 200
+    assert Locator(byte_level).splits
+    assert not Locator(byte_fallback).splits
+    for tokenizer in (byte_level, byte_fallback):
+        whole = [token_at(tokenizer.encode_spans(s.prompt)[1], s.prompt.index("needle7")) for s in samples]
+        assert Locator(tokenizer).place(samples) == whole
+
+
+def test_a_real_tokenizer_gives_the_same_place_to_a_cut_text(real_tokenizer):
+    """Qwen, Llama and DeepSeek cut at blanks, and their lookahead ends there."""
+    rng = np.random.default_rng(1)
+    samples = [scrambled(rng) for _ in range(300)]
+    assert Locator(real_tokenizer).splits
+    whole = [token_at(real_tokenizer.encode_spans(s.prompt)[1], s.prompt.index("needle7")) for s in samples]
+    assert Locator(real_tokenizer).place(samples) == whole
+
+
+def test_a_text_without_a_word_in_between_is_not_cut():
+    """A run of letters or blanks behind the needle may be one token with it."""
+    text = "the needle" + "x" * 500 + " y"
+    assert enough(text, 4, 6) == text
+    assert enough("the needle and more " + "w " * 300, 4, 6) != text
 
 
 def test_the_tokens_before_a_needle_at_a_word_boundary_are_those_of_the_text_before(byte_level):

@@ -19,6 +19,10 @@ TWICE = "needle found more than once"
 NO_NEEDLE = "no needle"
 NO_PLACE = "neither a position nor a prompt"
 NO_TOKEN = "no token holds the needle"
+MARGIN = 200
+"""Characters behind a needle that are read in any case."""
+BETWEEN = re.compile(r"[a-zA-Z] [a-zA-Z]")
+
 LEFT_OUT = (NOWHERE, TWICE, NO_NEEDLE, NO_PLACE, NO_TOKEN)
 """Why a sample has no place; it is counted under its reason, never guessed."""
 
@@ -67,6 +71,12 @@ class Locator:
         """Tokens in front of every text."""
         return len(self.tokenizer.start_ids) if self.bos and self.tokenizer else 0
 
+    @cached_property
+    def splits(self) -> bool:
+        """Whether the tokenizer cuts its text at blanks before it makes tokens, as byte-level ones do."""
+        before = self.tokenizer.fast.pre_tokenizer if self.tokenizer else None
+        return before is not None and len(before.pre_tokenize_str("a b c d")) == 4
+
     def text(self, sample: Sample) -> str | None:
         """What the model reads of a sample, as text; None where there is no prompt."""
         if sample.prompt is None:
@@ -103,7 +113,7 @@ class Locator:
         """The token position of each sample, or the reason why it has none.
 
         The fast form of `token_at` over `Tokenizer.encode_spans`: all texts are encoded together, on all
-        cores, and the offsets stay where they are.
+        cores, no further behind the needle than can matter, and the offsets stay where they are.
         """
         places: list[int | str] = [self._given(sample) for sample in samples]
         texts, starts, indices = [], [], []
@@ -115,7 +125,7 @@ class Locator:
             if isinstance(start, str):
                 places[index] = start
                 continue
-            texts.append(text)
+            texts.append(enough(text, start, len(sample.needle)) if self.splits else text)
             starts.append(start)
             indices.append(index)
         if texts and self.tokenizer:
@@ -141,3 +151,14 @@ def token_at(spans: Sequence[tuple[int, int]], character: int) -> int | None:
     blank that a tokenizer leaves out of its spans is found in the token after it.
     """
     return next((index for index, (start, end) in enumerate(spans) if end > character and end > start), None)
+
+
+def enough(text: str, start: int, length: int) -> str:
+    """The text as far as its tokens up to the needle's first can depend on it.
+
+    A tokenizer that cuts at blanks first makes no token across a cut, and where it cuts it has looked at
+    most at the blanks and the run of like characters around. So the text may end at a blank that is well
+    behind the needle, if there is another word in between; otherwise all of it is needed.
+    """
+    end = text.find(" ", start + length + MARGIN)
+    return text[:end] if end > 0 and BETWEEN.search(text, start + 1, end - 1) else text
