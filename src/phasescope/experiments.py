@@ -166,6 +166,8 @@ def told(model: str, protocol: PaddingSweep) -> Iterator[str]:
     )
     for family, why in protocol.dropped.items():
         yield f"{model}: padding {family} is left out: {why}"
+    for family, unit in protocol.repeating.items():
+        yield f"{model}: padding {family} repeats every {unit} tokens, so that it has a period of its own"
 
 
 def trained_pairs(folder: Path) -> int:
