@@ -14,6 +14,7 @@ TEXT = [
     "the text below is the same as it was before and there is no need to look at this line",
     "which is here to fill a bit of space and says no more than that so please go on with what comes after it",
     "filler note values of a block are stored in FP8, the scale of a block is kept in FP32. answer yes or no",
+    "= = = = = = # filler filler filler filler # - - - - - -",
 ] * 4
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"

@@ -4,7 +4,7 @@ import pytest
 from tests.protocols.small_tokenizer import load
 
 from phasescope import UsageError
-from phasescope.protocols.padding import FAMILIES, Family, Style, exact_pads, parse_families
+from phasescope.protocols.padding import FAMILIES, Family, Style, even, exact_pads, parse_families
 
 
 def by_words(texts):
@@ -15,25 +15,37 @@ def by_words(texts):
 
 
 def test_every_length_is_met_exactly_by_the_shortest_text():
-    """Three units and no fourth; the closing counts where it is a token."""
-    texts, missing = exact_pads([Style((" =",), closings=("\n", "."))], [0, 1, 3], by_words)
-    assert missing == []
-    assert (texts[0], texts[3]) == ("", " = =.")
-    assert [len(by_words([texts[length]])[0]) for length in (0, 1, 3)] == [0, 1, 3]
+    """Two units and the closing, which counts where it is a token; no pad is no text."""
+    pads = exact_pads([Style((" =",), closing=".")], [0, 1, 3], by_words)
+    assert pads.usable
+    assert pads.texts == {0: "", 1: ".", 3: " = =."}
+    assert {length: len(ids) for length, ids in pads.ids.items()} == {0: 0, 1: 1, 3: 3}
 
 
 def test_the_first_style_that_has_every_length_is_taken_whole():
     """Styles are not mixed: one that skips a length gives way altogether."""
-    twos, ones = Style((" ab",), closings=("",)), Style((" c",), closings=("",))
-    texts, _ = exact_pads([twos, ones], [2, 3], by_words)
-    assert texts == {0: "", 2: " c c", 3: " c c c"}
+    twos, ones = Style((" ab",), closing=""), Style((" c",), closing="")
+    assert exact_pads([twos, ones], [2, 3], by_words).texts == {0: "", 2: " c c", 3: " c c c"}
 
 
 def test_what_no_style_can_meet_is_told_not_approximated():
     """The lengths that the best style lacks."""
-    texts, missing = exact_pads([Style((" ab",), closings=("",)), Style(("!",))], [2, 3, 4, 5], by_words)
-    assert missing == [3, 5]
-    assert 3 not in texts
+    pads = exact_pads([Style((" ab",), closing=""), Style(("!",))], [2, 3, 4, 5], by_words)
+    assert (pads.usable, pads.missing) == (False, (3, 5))
+    assert 3 not in pads.texts
+
+
+def test_pads_that_take_turns_with_the_length_are_uneven():
+    """Runs merge to tokens of two: odd lengths end in another token than even ones, a period of their own."""
+
+    def merging(texts):
+        return [(*(2,) * (text.count("-") // 2), *(1,) * (text.count("-") % 2)) for text in texts]
+
+    assert exact_pads([Style(("-",), closing="")], [3, 4], merging).uneven is False  # 5 and 7: … 2 2 1
+    assert even({3: (9, 1, 1), 4: (9, 1, 1, 1), 6: (9, 1, 1, 1, 1, 1)})
+    assert not even({4: (1, 1, 1, 8), 5: (1, 1, 1, 1, 7), 6: (1, 1, 1, 1, 1, 8)})
+    assert not even({4: (1, 2, 1, 2), 5: (1, 2, 1, 2, 1), 6: (1, 2, 1, 2, 1, 2)})
+    assert even({0: (), 1: (8,), 2: (1, 8), 3: (1, 1, 8)})
 
 
 def test_the_families_of_the_user_are_told_apart_and_nonsense_is_refused():

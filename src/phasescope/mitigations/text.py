@@ -318,9 +318,10 @@ def _texts(
         known = table.get(length)
         (ids,) = joined([known]) if known else (None,)
         if ids is None or len(ids) != length:
-            table, missing = exact_pads(styles, lengths, joined)
-            if length in missing:
+            found = exact_pads(styles, lengths, joined)
+            if length in found.missing:
                 return None
+            table = found.texts
         chosen[cut] = table[length]
     return chosen
 

@@ -26,20 +26,22 @@ class Style:
     Attributes:
         units: what is repeated, in turn; every unit adds about a token.
         opening: what stands before them.
-        closings: what may stand after them, in order of preference, so that the next token stays apart.
+        closing: what stands after them, so that the next token stays apart.
     """
 
     units: tuple[str, ...]
     opening: str = ""
-    closings: tuple[str, ...] = ("\n",)
+    closing: str = "\n"
 
     def texts(self, most: int) -> Iterator[str]:
-        """A closing alone, then the opening with 0, 1, … `most` units, each with every closing."""
-        yield from self.closings
+        """The closing alone, then the opening with 0, 1, … `most` units and the closing."""
+        yield self.closing
         for count in range(most + 1):
-            middle = "".join(islice(cycle(self.units), count))
-            for closing in self.closings:
-                yield self.opening + middle + closing
+            yield self.opening + "".join(islice(cycle(self.units), count)) + self.closing
+
+
+def _closed(units: tuple[str, ...], opening: str, *closings: str) -> tuple[Style, ...]:
+    return tuple(Style(units, opening, closing) for closing in closings)
 
 
 _NEUTRAL = (
@@ -49,35 +51,31 @@ _NEUTRAL = (
 
 FAMILIES: dict[str, tuple[Style, ...]] = {
     "line": (
-        Style((" =",), "=", ("\n", "")),
-        Style((" -",), "-", ("\n", "")),
-        Style(("=",)),
-        Style(("=-",)),
-        Style((" =",), "=", (" end\n", ". ", " . ")),
+        *_closed((" =",), "=", "\n", ""),
+        *_closed((" -",), "-", "\n", ""),
+        *_closed(("=-",), "", "\n", ""),
+        *_closed((" =",), "=", " end\n", ". ", " . "),
     ),
     "spaces": (
-        Style((" ",), closings=("", "\n")),
-        Style((" \t",), closings=("", "\n")),
-        Style(("\t ",), closings=("", "\n")),
-        Style((" \u00a0",), closings=("", "\n")),
+        *_closed((" ",), "", "", "\n"),
+        *_closed((" \t",), "", "", "\n"),
+        *_closed(("\t ",), "", "", "\n"),
+        *_closed((" \u00a0",), "", "", "\n"),
     ),
     "comment": (
-        Style((" filler",), "#"),
-        Style((" note",), "#"),
-        Style((" -",), "#"),
-        Style((" -",), "//"),
+        *_closed((" filler",), "#", "\n"),
+        *_closed((" note",), "#", "\n"),
+        *_closed((" -",), "#", "\n"),
+        *_closed((" -",), "//", "\n"),
     ),
     "blank": (
-        Style(("\n",), closings=("",)),
-        Style((" \n",), closings=("",)),
-        Style(("\t\n",), closings=("",)),
-        Style(("\n \n",), closings=("",)),
+        *_closed(("\n",), "", ""),
+        *_closed((" \n",), "", ""),
+        *_closed(("\t\n",), "", ""),
+        *_closed(("\n \n",), "", ""),
     ),
-    "sentence": (
-        Style(
-            tuple(f" {word}" for word in _NEUTRAL.split()),
-            closings=("\n", ".\n", "\n\n", ".\n\n", ". ", ".", " "),
-        ),
+    "sentence": _closed(
+        tuple(f" {word}" for word in _NEUTRAL.split()), "", "\n", ".\n", "\n\n", ".\n\n", ". ", ".", " "
     ),
 }
 """Families by name: the styles in which each may be written, in order of preference."""
@@ -123,7 +121,7 @@ class Family:
             return FAMILIES[self.given]
         text = self.given.removeprefix(OWN_TEXT)
         units = tuple(text[first:last] for first, last in tokenizer.encode_spans(text)[1])
-        return tuple(Style(units, closings=(closing,)) for closing in ("", "\n", " "))
+        return _closed(units, "", "", "\n", " ")
 
 
 def parse_families(given: Sequence[str]) -> tuple[Family, ...]:
@@ -138,37 +136,78 @@ def parse_families(given: Sequence[str]) -> tuple[Family, ...]:
     return tuple(Family.parse(text, own.index(text) + 1 if text in own else 1) for text in given)
 
 
-def exact_pads(
-    styles: Sequence[Style], lengths: Sequence[int], joined: Joined
-) -> tuple[dict[int, str], list[int]]:
+@dataclass(frozen=True, slots=True)
+class Pads:
+    """A family's pads, or why there are none.
+
+    Attributes:
+        texts, ids: by number of tokens.
+        missing: the lengths that the best style lacks.
+        uneven: whether a style had all lengths, but its pads differ in more than their length.
+    """
+
+    texts: dict[int, str]
+    ids: dict[int, Ids]
+    missing: tuple[int, ...] = ()
+    uneven: bool = False
+
+    @property
+    def usable(self) -> bool:
+        """Whether every length is there, and nothing but the length varies."""
+        return not self.missing and not self.uneven
+
+
+def exact_pads(styles: Sequence[Style], lengths: Sequence[int], joined: Joined) -> Pads:
     """Texts of exactly each number of tokens, all in the first style that has all of them.
+
+    Of several texts of one length it is the shortest; the text of length 0 is empty. A style of one repeated
+    unit must also be even: one token over and over between a fixed beginning and end. If long and short
+    tokens, or two endings, took turns with L, the pad itself would have a period, and a model without a grid
+    would follow it.
 
     Args:
         styles: in order of preference.
         lengths: numbers of tokens.
         joined: what ids a text has where it is to stand.
-
-    Returns:
-        text by length, and the lengths that the best style lacks: none where the family can be used. Of
-        several texts of one length it is the shortest. The text of length 0 is empty.
     """
     asked = sorted({length for length in lengths if length})
-    best: tuple[dict[int, str], list[int]] = ({0: ""}, asked)
-    most = max(asked, default=0)
-    for style in styles:
-        texts = style.texts(max(16, most * ROOM // min(map(len, style.units))))
-        found: dict[int, str] = {0: ""}
-        missing = asked
-        while missing and (some := list(islice(texts, TRIED))):
-            for text, ids in zip(some, joined(some), strict=True):
-                if ids is not None:
-                    found.setdefault(len(ids), text)
-            missing = [length for length in asked if length not in found]
-        if len(missing) < len(best[1]):
-            best = ({length: found[length] for length in {0, *asked} if length in found}, missing)
-        if not missing:
+    tried = [_in_style(style, asked, joined) for style in styles[:1]]
+    for style in styles[1:]:
+        if tried[-1].usable:
             break
-    return best
+        tried.append(_in_style(style, asked, joined))
+    return min(tried, key=lambda pads: (not pads.usable, len(pads.missing)))
+
+
+def _in_style(style: Style, asked: Sequence[int], joined: Joined) -> Pads:
+    """The pads of one style."""
+    texts = style.texts(max(16, max(asked, default=0) * ROOM // min(map(len, style.units))))
+    found: dict[int, tuple[str, Ids]] = {0: ("", ())}
+    missing = list(asked)
+    while missing and (some := list(islice(texts, TRIED))):
+        for text, ids in zip(some, joined(some), strict=True):
+            if ids is not None:
+                found.setdefault(len(ids), (text, ids))
+        missing = [length for length in asked if length not in found]
+    kept = {length: found[length] for length in (0, *asked) if length in found}
+    ids_by_length = {length: ids for length, (_, ids) in kept.items()}
+    uneven = len(style.units) == 1 and not missing and not even(ids_by_length)
+    return Pads({length: text for length, (text, _) in kept.items()}, ids_by_length, tuple(missing), uneven)
+
+
+def even(ids: dict[int, Ids]) -> bool:
+    """Whether pads are one token over and over between a beginning and an end that never change.
+
+    Pads that are too short to hold beginning and end and one token between them are not looked at.
+    """
+    longest = ids[max(ids)]
+    unit = max(set(longest), key=longest.count, default=-1)
+    places = [index for index, token in enumerate(longest) if token == unit]
+    if not places:
+        return True
+    first, last = longest[: places[0]], longest[places[-1] + 1 :]
+    ends = len(first) + len(last)
+    return all(pad == first + (unit,) * (n - ends) + last for n, pad in ids.items() if n > ends)
 
 
 def ids_between(tokenizer: Tokenizer, left: str, right: str, texts: Sequence[str]) -> list[Ids | None]:

@@ -70,6 +70,12 @@ class Case:
     dropped: dict[str, str]
 
     @property
+    def repeating(self) -> dict[str, int]:
+        """Families whose pads repeat a unit of several tokens, with its size: a period of the pad itself."""
+        units = {family: _unit(pads[max(pads)]) for family, pads in self.pads.items()}
+        return {family: unit for family, unit in units.items() if unit > 1}
+
+    @property
     def tokens(self) -> int:
         """Tokens of the prompt without pads."""
         return sum(map(len, self.parts))
@@ -171,6 +177,11 @@ class PaddingSweep(Protocol):
         """Families that cannot be used for some prompt, with the first reason."""
         return {family: f"{why} ({case.name})" for case in self.cases for family, why in case.dropped.items()}
 
+    @property
+    def repeating(self) -> dict[str, int]:
+        """Families whose pads repeat a unit of several tokens in some prompt, with its size."""
+        return {family: unit for case in self.cases for family, unit in case.repeating.items()}
+
     @cached_property
     def cases(self) -> tuple[Case, ...]:
         """Every prompt as ids, with the pads that fit it."""
@@ -265,6 +276,7 @@ class PaddingSweep(Protocol):
                 for case in self.cases
             ],
             "dropped_families": self.dropped,
+            "repeating_families": self.repeating,
         }
 
     @property
@@ -278,6 +290,15 @@ def _check_lengths(lengths: Sequence[int]) -> None:
         raise UsageError(
             f"lengths are {_some(lengths)}; give two or more different whole numbers from 0 to {LONGEST}"
         )
+
+
+def _unit(pad: Ids) -> int:
+    """The number of tokens after which a pad repeats, opening and closing aside; 1 for one token over and over.
+
+    0 where it does not repeat twice.
+    """
+    core = pad[2:-3]
+    return next((n for n in range(1, len(core) // 2 + 1) if core[n:] == core[:-n]), 0)
 
 
 def _some(values: Sequence[object]) -> str:
@@ -344,13 +365,14 @@ def _pads(page: _Page, family: Family, lengths: Sequence[int], around: bool) -> 
     """A family's ids by length, or why there are none."""
     if family.ids:
         return "pads of ids need a prompt of ids"
-    texts, missing = exact_pads(family.styles(page.tokenizer), lengths, page.joined)
-    if missing:
-        return f"no pad of exactly {_some(missing)} tokens leaves the prompt's own tokens as they are"
-    if not page.whole(texts, lengths, around):
+    pads = exact_pads(family.styles(page.tokenizer), lengths, page.joined)
+    if pads.missing:
+        return f"no pad of exactly {_some(pads.missing)} tokens leaves the prompt's own tokens as they are"
+    if pads.uneven:
+        return "its pads would differ in more than their length"
+    if not page.whole(pads.texts, lengths, around):
         return "read as a whole, a padded prompt has other tokens than its parts"
-    tried = page.joined([texts[length] for length in texts])
-    return {length: ids or () for length, ids in zip(texts, tried, strict=True)}
+    return pads.ids
 
 
 def _answers(page: _Page, prompt: Prompt, *, scored: bool) -> tuple[Ids, Ids, tuple[str, ...]]:

@@ -34,6 +34,8 @@ FIGURES = 12
 """Strips that are drawn or printed of one arm; findings.json holds all."""
 WIDTH = 16
 """Lengths in a line of a terminal."""
+SLIGHT = 0.05
+"""Nats of phase SD below which a period is called flat: it moves no probability by more than about a point."""
 PALETTE = 8  # colours for residues in report.css
 
 
@@ -50,7 +52,11 @@ def sweep_findings(arm: Arm, seed: int, draws: int) -> list[Finding]:
     )
     told = []
     for finding in findings:
-        named = {"answers": answers.get(finding.detail["prompt"], [])} if finding.name == "flips" else {}
+        named: dict[str, Any] = {}
+        if finding.name == "flips":
+            named["answers"] = answers.get(finding.detail["prompt"], [])
+        if finding.name == "period":
+            named["pads_repeat"] = arm.asked.get("repeating_families", {})
         told.append(finding.model_copy(update={"arm": arm.name, "detail": {**finding.detail, **named}}))
     return told
 
@@ -72,9 +78,15 @@ def _standing(own: Sequence[Finding]) -> int | None:
     return found_period(own, _primary(own).outcome)
 
 
+def _slight(own: Sequence[Finding]) -> bool:
+    """Whether the period that stands is too weak to matter: deterministic models show the faintest ones."""
+    period = _primary(own)
+    return period.outcome != "accuracy" and (period.detail["phase_sd"] or 0.0) < SLIGHT
+
+
 def _state(own: Sequence[Finding]) -> State:
     if _standing(own) is not None:
-        return "sensitive"
+        return "flat" if _slight(own) else "sensitive"
     return "undecided" if _primary(own).detail["smallest_detectable_effect"] is None else "flat"
 
 
@@ -94,7 +106,9 @@ def _period_words(own: Sequence[Finding]) -> str:
     what, p = _OUTCOMES[period.outcome], corrected(period)
     if standing is not None and p is not None:
         known = "" if period.expected is None else f", its own stride is {period.expected}"
-        return f"{what} repeats every {standing} pad tokens ({p_words(p)}{known})"
+        size = _nats(period.detail["phase_sd"] or 0.0, period.outcome)
+        slight = f", too little to matter (below {SLIGHT} nats)" if _slight(own) else ""
+        return f"{what} repeats every {standing} pad tokens ({p_words(p)}{known}), with a phase SD of {size}{slight}"
     if p is None:
         return "there are too few lengths to test any period"
     least = period.detail["smallest_detectable_effect"]
@@ -125,7 +139,7 @@ def _advice_words(own: Sequence[Finding]) -> str:
         return f"{right} on top in every trial, so no padding is needed"
     if detail["state"] == "none":
         return f"{right} never on top, so no number of these pads helps"
-    if detail["stride_from"] == "found" and _standing(own) is not None:
+    if detail["stride_from"] == "found" and _state(own) == "sensitive":
         stride, held = detail["stride"], detail["held_out"]
         if advice.value is None:
             best = max((f for f in own if f.name == "sweep_residue"), key=lambda f: f.value or 0.0)
@@ -134,13 +148,12 @@ def _advice_words(own: Sequence[Finding]) -> str:
                 f"{best.detail['trials']} trials"
             )
         checked = f"{held['right']} of {held['trials']}" if held["trials"] else "none"
-        least = int(advice.value) % stride
-        unseen = (
-            "" if least == advice.value else f" ({least} would have the same residue, but was not measured)"
-        )
+        add, least = int(advice.value), int(advice.value) % stride
+        unseen = "" if least == add else f" ({least} would have the same residue, but was not measured)"
+        todo = f"add {add} pads{unseen}" if add else "the prompt as it is needs no pads"
         return (
             f"{right} on top in every trial where {_residue_words(detail['safe'], stride)} (on lengths left out of "
-            f"the choice: {checked}); add {int(advice.value)} pads{unseen}"
+            f"the choice: {checked}); {todo}"
         )
     always = detail["always_right"]
     if not always:
@@ -155,7 +168,17 @@ def sweep_sentence(own: Sequence[Finding]) -> str:
     """What one arm's sweep says, in a sentence."""
     control = "Control " if is_control(own) else ""
     said = "; ".join((_period_words(own), _flip_words(own), _advice_words(own)))
-    return f"{control}{plain(own[0].arm)} is {STATES[_state(own)]}: {said}."
+    return f"{control}{plain(own[0].arm)} is {STATES[_state(own)]}: {said}.{_pads_words(own)}"
+
+
+def _pads_words(own: Sequence[Finding]) -> str:
+    """A warning where a padding repeats in step with the period that was found."""
+    standing, repeats = _standing(own), _primary(own).detail.get("pads_repeat", {})
+    own_beat = [name for name, every in repeats.items() if standing and math.gcd(every, standing) > 1]
+    if not own_beat:
+        return ""
+    which = listed([f"{plain(name)} (every {repeats[name]} tokens)" for name in own_beat])
+    return f" But the padding itself repeats in {which}, which can look like this; sweep again without it."
 
 
 def sweep_text(own: Sequence[Finding]) -> str:
@@ -270,6 +293,7 @@ def _numbers(own: Sequence[Finding]) -> list[tuple[str, str, str]]:
             "changes from one length to the next",
         ),
         ("Period found", str(_standing(own) or "none"), f"in {_OUTCOMES[period.outcome]}"),
+        ("Phase SD at that period", _size_words(period), f"below {SLIGHT} nats it is called flat"),
         ("Any period at all", "–" if p is None else p_words(p), f"one p over the strides {tested}"),
         (
             "Smallest phase SD that would show",
@@ -283,6 +307,11 @@ def _numbers(own: Sequence[Finding]) -> list[tuple[str, str, str]]:
             ("Right where not used for the choice", f"{held['right']} of {held['trials']}", ""),
         ]
     return numbers
+
+
+def _size_words(period: Finding) -> str:
+    size = period.detail["phase_sd"]
+    return "–" if size is None else _nats(size, period.outcome)
 
 
 def _from(advice: Finding) -> str:
