@@ -24,7 +24,9 @@ def sweep(
     prompts: Annotated[
         list[Path], typer.Argument(help="Text files, or .jsonl with one {prompt, expected, rival} a line.")
     ],
-    out: Annotated[Path, typer.Option(help="The run folder; the same command resumes what it finds there.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The run folder; the same command resumes what it finds there.")
+    ] = None,
     model: Annotated[
         list[str] | None, typer.Option(help="A zoo name or checkpoint folder; repeatable.")
     ] = None,
@@ -83,7 +85,7 @@ def sweep(
         announce=lambda line: print(line, file=sys.stderr),
         **settings,
     )
-    if not asking.go(arms, out, 0):  # nothing is drawn
+    if not asking.go(arms, out, 0) or out is None:  # nothing is drawn, so any seed will do
         return
     page = build_report([out], seed=seed, draws=draws)
     print(summary(page.parent))
