@@ -7,6 +7,7 @@ echoed ids, a /tokenize endpoint and a prefix cache.
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections import Counter, deque
@@ -34,7 +35,7 @@ Kind = Literal[
     "answer to another request",
     "silently truncated prompt",
 ]
-KEPT_PREFIXES = 4
+KEPT_PREFIXES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +124,7 @@ class FakeServer:
         self._befallen: Counter[str] = Counter()
         self._prefixes: deque[tuple[Any, tuple[int, ...]]] = deque(maxlen=KEPT_PREFIXES)
         self._last: Json = {}
+        self._numbers = itertools.count()
         self._now = 0
         handler = type("Handler", (_Handler,), {"fake": self})
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -246,7 +248,7 @@ class FakeServer:
             choice["prompt_logprobs"] = [None, *ranked[1:]]
         if self.offers.echoes and body.get("return_token_ids"):
             choice |= {"token_ids": generated, "prompt_token_ids": list(ids)}
-        answer: Json = {"id": f"cmpl-{len(self.asked)}-{id(choice)}", "object": "text_completion"}
+        answer: Json = {"id": f"cmpl-{next(self._numbers)}", "object": "text_completion"}
         answer["choices"] = [choice, choice] if fault == "two choices" else [choice]
         if self.offers.counts:
             count = len(ids) + (fault == "wrong token count")

@@ -7,6 +7,7 @@ than planned is no observation.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections import deque
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from ..synthetic import RetrievalVocabulary
 from ..tokens import Tokenizer
 from .openai_client import DEFECTS, Client, Limits, UnusableError, key_from, run
 from .openai_probe import Capabilities, Endpoint, forced_fields, probe, tokenize_body
-from .openai_replies import Answer, Lookup, forced_positions, read_answer
+from .openai_replies import Answer, Lookup, Position, forced_positions, read_answer
 
 Asking = Literal["ids", "text", "chat"]
 
@@ -250,13 +251,7 @@ class OpenAIBackend:
         self, endpoint: Endpoint, way: Asking, trial: Trial, answer: Answer, logprobs: bool
     ) -> None:
         """Raise `UnusableError` for an answer that lacks what this server's answers have."""
-        if endpoint.unique and answer.name:
-            self._heard[trial.digest].add(answer.name)
-            if self.client.names.setdefault(answer.name, trial.digest) != trial.digest:
-                # Which of the two it was meant for, nobody knows: both are asked again.
-                self._disputed.add(answer.name)
-                self._heard[trial.digest].remove(answer.name)
-                raise UnusableError(ANOTHER)
+        self._refuse_strays(endpoint, trial, answer)
         if logprobs and not answer.positions and answer.text:
             raise UnusableError("log-probabilities missing")
         verified = self._verified_by(way)
@@ -264,6 +259,16 @@ class OpenAIBackend:
             raise UnusableError("echoed ids missing")
         if verified == "token counts" and answer.prompt_tokens is None:
             raise UnusableError("count of prompt tokens missing")
+
+    def _refuse_strays(self, endpoint: Endpoint, trial: Trial, answer: Answer) -> None:
+        """Raise `UnusableError` for an answer that another trial had already, or will claim too."""
+        if endpoint.unique and answer.name:
+            self._heard[trial.digest].add(answer.name)
+            if self.client.names.setdefault(answer.name, trial.digest) != trial.digest:
+                # Which of the two it was meant for, nobody knows: both are asked again.
+                self._disputed.add(answer.name)
+                self._heard[trial.digest].remove(answer.name)
+                raise UnusableError(ANOTHER)
 
     async def _drift(self, way: Asking, trial: Trial, answer: Answer) -> str | None:
         """How the server read another prompt than planned, in words; nothing if it did not."""
@@ -295,19 +300,31 @@ class OpenAIBackend:
             return None, None
         first, right = answer.positions[0], trial.answer_ids
         candidates = self._lookup.find_all(first, trial.candidate_ids) if trial.candidate_ids else None
-        if len(right) == 1:
-            logprob = self._lookup.find(first, right[0])
-            if logprob is None and self._wanted(endpoint, trial) < self._most(endpoint):
-                fields = endpoint.logprob_fields(self._most(endpoint))
-                whole = await self._asked(endpoint, way, trial, 1, fields)
-                if whole.positions:
-                    logprob = self._lookup.find(whole.positions[0], right[0])
-                    candidates = self._lookup.find_all(whole.positions[0], trial.candidate_ids) or candidates
-            if logprob is not None:
-                return logprob, candidates
-        if way == "ids" and endpoint.forced is not None:
-            return await self._forced(endpoint, trial), candidates
+        if len(right) > 1:
+            return (await self._forced(endpoint, trial) if self._forces(endpoint, way) else None), candidates
+        logprob = self._lookup.find(first, right[0])
+        if logprob is not None:
+            return logprob, candidates
+        # Only unlikely answers come here. To drop them for a defect of the second request would favour the others.
+        with contextlib.suppress(UnusableError):
+            if self._wanted(endpoint, trial) < self._most(endpoint):
+                whole = await self._whole(endpoint, way, trial)
+                every = self._lookup.find_all(whole, trial.candidate_ids)
+                return self._lookup.find(whole, right[0]), every or candidates
+            if self._forces(endpoint, way):
+                return await self._forced(endpoint, trial), candidates
         return None, candidates
+
+    async def _whole(self, endpoint: Endpoint, way: Asking, trial: Trial) -> Position:
+        """The first token once more, with all the log-probabilities that there are."""
+        fields = endpoint.logprob_fields(self._most(endpoint))
+        answer = await self._asked(endpoint, way, trial, 1, fields)
+        if not answer.positions or await self._drift(way, trial, answer) is not None:
+            raise UnusableError("the prompt was read otherwise the second time")
+        return answer.positions[0]
+
+    def _forces(self, endpoint: Endpoint, way: Asking) -> bool:
+        return way == "ids" and endpoint.forced is not None
 
     async def _forced(self, endpoint: Endpoint, trial: Trial) -> float:
         """Log-probability of the whole answer, read as part of the prompt."""
@@ -316,6 +333,7 @@ class OpenAIBackend:
         body = endpoint.body(prompt, 1, model=self.capabilities.model, **fields) | self._extras(endpoint)
 
         def read(told: Any) -> float:
+            self._refuse_strays(endpoint, trial, read_answer(told))
             positions = forced_positions(told, len(prompt))[len(trial.prompt_ids) :]
             found = [self._lookup.find(*pair) for pair in zip(positions, trial.answer_ids, strict=True)]
             known = [logprob for logprob in found if logprob is not None]
