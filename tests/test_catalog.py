@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from phasescope import BACKENDS, COMPRESSORS, PROTOCOLS, UnknownNameError, UsageError
+from phasescope import BACKENDS, COMPRESSORS, ENGINES, PROTOCOLS, UnknownNameError, UsageError
 from phasescope.catalog import Table
 
 
-@pytest.mark.parametrize("table", [COMPRESSORS, PROTOCOLS, BACKENDS], ids=lambda table: table.kind)
+@pytest.mark.parametrize("table", [COMPRESSORS, PROTOCOLS, BACKENDS, ENGINES], ids=lambda table: table.kind)
 def test_every_built_in_name_loads(table: Table) -> None:
     """No line of a table points nowhere."""
     for name in table.names():

@@ -2,6 +2,7 @@
 
 from .catalog import BACKENDS as BACKENDS
 from .catalog import COMPRESSORS as COMPRESSORS
+from .catalog import ENGINES as ENGINES
 from .catalog import PROTOCOLS as PROTOCOLS
 from .errors import BrokenRecordError as BrokenRecordError
 from .errors import MissingExtraError as MissingExtraError
