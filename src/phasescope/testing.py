@@ -11,7 +11,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from .catalog import COMPRESSORS
-from .check import Subject, Verdict, check
+from .check import Subject, Verdict
+from .check import check as check_engine
 from .check.grids import config_strides
 from .check.local import LocalSubject
 from .compressors import AbstractCompressor, Entries
@@ -150,7 +151,7 @@ def assert_engine_invariant(
     if strides is None:
         config = getattr(getattr(subject, "model", None), "config", None)
         strides = () if config is None else config_strides(config.to_dict())
-    verdict = check(subject, strides=strides, **settings)
+    verdict = check_engine(subject, strides=strides, **settings)
     if {row.feature for row in verdict.faults} - set(known):
         raise EngineFaultError(verdict.sentence)
     return verdict
