@@ -305,7 +305,7 @@ class LocalSubject(Subject):
 
 def _rows(logits_TV: Tensor) -> list[Any]:
     """Log-probabilities in float64, one array per row."""
-    return list(torch.log_softmax(logits_TV.double(), dim=-1).cpu().numpy())
+    return list(torch.log_softmax(logits_TV.detach().double(), dim=-1).cpu().numpy())
 
 
 def _tensors(thing: Any) -> dict[str, Tensor]:

@@ -21,6 +21,7 @@ from .subject import Ids, NotOfferedError, Reading, Subject
 
 IDS = tuple(range(40, 104))  # single bytes and short pieces in every byte-level vocabulary
 TOP = 20
+ATTEMPTS = 4
 ROUNDING = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 Control = Literal["cache_prompt", "cache_salt"]
 
@@ -246,7 +247,7 @@ class HttpTransport:
         return completion
 
     def _json(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
-        for attempt in stamina.retry_context(on=httpx2.TransportError, attempts=4, timeout=60.0):
+        for attempt in stamina.retry_context(on=httpx2.TransportError, attempts=ATTEMPTS, timeout=60.0):
             with attempt:
                 response = self.http.request(method, self.root + path, json=body)
         if response.status_code >= 400:

@@ -153,7 +153,7 @@ def row_gap(one: Row, other: Row) -> float:
         return float("inf")
     with np.errstate(invalid="ignore"):
         gaps = np.where(a == b, 0.0, np.abs(a - b))  # -inf − -inf is no number
-    return float(np.nan_to_num(gaps, nan=np.inf).max(initial=0.0))
+    return float(np.nan_to_num(gaps, nan=np.inf, posinf=np.inf).max(initial=0.0))
 
 
 def _listed_gap(one: Mapping[str, float], other: Mapping[str, float]) -> float:
