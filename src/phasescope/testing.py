@@ -11,13 +11,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from .catalog import COMPRESSORS
-<<<<<<< HEAD
-from .check import Subject, Verdict, check
-=======
 from .check import Subject, Verdict
 from .check import check as check_engine
-from .check.grids import config_strides
->>>>>>> check
 from .check.local import LocalSubject
 from .compressors import AbstractCompressor, Entries
 from .errors import UsageError
@@ -155,13 +150,8 @@ def assert_engine_invariant(
     subject = engine if isinstance(engine, Subject) else LocalSubject(engine, name=type(engine).__name__)
     if strides is None:
         config = getattr(getattr(subject, "model", None), "config", None)
-<<<<<<< HEAD
         strides = () if config is None else read_config(config.to_dict()).strides
-    verdict = check(subject, strides=strides, **settings)
-=======
-        strides = () if config is None else config_strides(config.to_dict())
     verdict = check_engine(subject, strides=strides, **settings)
->>>>>>> check
     if {row.feature for row in verdict.faults} - set(known):
         raise EngineFaultError(verdict.sentence)
     return verdict
