@@ -5,9 +5,14 @@ import json
 import pytest
 from benchmarks.made_tokenizer import made_tokenizer, made_words
 
-from phasescope import UsageError, natural, zoo
-from phasescope.experiments import checkpoint, measure, reach, trained_pairs
+from phasescope import UsageError, experiments, natural, zoo
+from phasescope.experiments import checkpoint, local
 from phasescope.runner import read_run
+
+
+def measure(models, protocols, out, *, tokenizer=None, **settings):
+    """Local models by their names."""
+    experiments.measure(local(models, tokenizer=tokenizer), protocols, out, **settings)
 
 
 def test_a_model_is_a_zoo_name_or_a_folder(tmp_path):
@@ -22,8 +27,7 @@ def test_a_model_is_a_zoo_name_or_a_folder(tmp_path):
 def test_a_protocol_asks_for_as_many_records_as_the_least_trained_model_knows(tmp_path):
     """By default the cards decide; an explicit number wins."""
     name = zoo.names()[0]
-    assert trained_pairs(zoo.folder(name)) == zoo.card(name)["pairs"]
-    assert trained_pairs(tmp_path) == 64
+    assert local([str(tmp_path)])[0].card() == {}
     measure([name], ["prefix"], tmp_path / "cards", seed=0, contexts=1)
     measure([name], ["prefix"], tmp_path / "own", seed=0, contexts=1, pairs=5)
     pairs = [
@@ -94,11 +98,11 @@ def test_a_prompt_longer_than_the_model_reads_is_refused(tmp_path, dense):
     """By its config; a nested one and one that says nothing are read too."""
     with pytest.raises(UsageError, match="dense reads at most 512 tokens"):
         measure([str(dense)], ["needle"], tmp_path / "run", **SMALL, prompt_tokens=513)
-    assert reach(dense) == 512
+    assert local([str(dense)])[0].longest_prompt() == 512
     (tmp_path / "config.json").write_text('{"text_config": {"max_position_embeddings": 77}}')
-    assert reach(tmp_path) == 77
+    assert local([str(tmp_path)])[0].longest_prompt() == 77
     (tmp_path / "config.json").write_text("{}")
-    assert reach(tmp_path) > 131072
+    assert local([str(tmp_path)])[0].longest_prompt() > 131072
 
 
 def test_a_tokenizer_can_be_given_from_elsewhere(tmp_path, dense):

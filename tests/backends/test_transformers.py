@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.backends.tiny_models import GRIDS, MODELS, SHAPE, VOCABULARY, deepseek_v4, ours, qwen3
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
@@ -17,6 +16,7 @@ from phasescope.backends.prefixes import contexts
 from phasescope.backends.transformers import TransformersBackend
 from phasescope.backends.transformers_load import folder_vocabulary
 from phasescope.protocols import InSequencePadding, PrefixPadding, QueryPadding
+from tests.backends.tiny_models import GRIDS, MODELS, SHAPE, VOCABULARY, deepseek_v4, ours, qwen3
 
 TOLERANCE = 1e-4  # of a log-probability in float32
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.backends.tiny_models import MODELS, ours, qwen3
 
 from phasescope.backends.transformers_cache import (
     ReservedLayer,
@@ -16,6 +15,7 @@ from phasescope.backends.transformers_cache import (
     reserve,
     same_rows,
 )
+from tests.backends.tiny_models import MODELS, ours, qwen3
 
 IDS = torch.arange(34).remainder(16)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.backends.tiny_models import VOCABULARY, qwen3
 
 from phasescope import PhasescopeError, UsageError
 from phasescope.backends.transformers import TransformersBackend
 from phasescope.backends.transformers_load import load_model
+from tests.backends.tiny_models import VOCABULARY, qwen3
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.test_cli import phasescope
 
 from phasescope import zoo
 from phasescope.cli import inspect as view
 from phasescope.cli import main
+from tests.cli.test_cli import phasescope
 
 BASE = ["torch", "transformers", "safetensors", "huggingface_hub", "accelerate"]
 V4 = {

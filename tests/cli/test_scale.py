@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.test_cli import SMALL, phasescope
 
 from phasescope import zoo
+from tests.cli.test_cli import SMALL, phasescope
 
 MODEL = zoo.names()[-1]
 

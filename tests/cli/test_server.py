@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.backends.conftest import TEMPLATE, small_tokenizer
 
 from phasescope.fake_model import Hashed
 from phasescope.fake_server import FakeServer, Fault, Offers
 from phasescope.runner import read_run
+from tests.backends.conftest import TEMPLATE, small_tokenizer
 
 SCRIPT = """
 import sys

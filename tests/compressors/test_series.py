@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.compressors.deepseek import Layer, order, ours, padded, read_theirs, theirs, unit_inputs
 from torch import Tensor
 from transformers.models.deepseek_v4.modeling_deepseek_v4 import (
     DeepseekV4RotaryEmbedding,
@@ -14,6 +13,7 @@ from transformers.models.deepseek_v4.modeling_deepseek_v4 import (
 from phasescope import UsageError
 from phasescope.models import CompressedQwen3Config, CompressedQwen3ForCausalLM, EntryCache, attention
 from phasescope.models.attention import CompressedAttention
+from tests.compressors.deepseek import Layer, order, ours, padded, read_theirs, theirs, unit_inputs
 
 EXACT = 1e-5  # relative: norms and rotary embeddings of both compute in float32
 WIDTH, HEADS, DIM, ROTATED, TOKENS = 48, 4, 16, 8, 61

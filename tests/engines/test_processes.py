@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.engines.mortal import Mortal
 
 from phasescope import UsageError, zoo
 from phasescope.backends import BackendSpec
 from phasescope.engines.processes import Processes, _placed
 from phasescope.protocols import InSequencePadding, PrefixPadding
 from phasescope.runner import Arm, run
+from tests.engines.mortal import Mortal
 
 SMALL = {"pairs": 3, "contexts": 6, "residues": 4, "questions": 3}
 MORTAL = "tests.engines.mortal:Mortal"

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.engines.test_processes import arms, files
 
 from phasescope.runner import run
+from tests.engines.test_processes import arms, files
 
 pytest.importorskip("ray")
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 import torch
-from tests.models.test_cache import PLANS, every_plan, model
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from phasescope.models import attention
+from tests.models.test_cache import PLANS, every_plan, model
 
 
 @pytest.mark.parametrize("pads", [(0, 0), (0, 37)], ids=str)

@@ -1,10 +1,10 @@
 """Pads have exactly the tokens asked for, or there are none."""
 
 import pytest
-from tests.protocols.small_tokenizer import load
 
 from phasescope import UsageError
 from phasescope.protocols.padding import FAMILIES, Family, Style, even, exact_pads, parse_families
+from tests.protocols.small_tokenizer import load
 
 
 def by_words(texts):

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.protocols.small_tokenizer import STRIPPING, load
 
 from phasescope import UsageError
 from phasescope.protocols import PaddingSweep, Prompt
@@ -19,6 +18,7 @@ from phasescope.protocols.prompts import read_prompts
 from phasescope.protocols.scorers import Scorer
 from phasescope.records import Reply
 from phasescope.tokens import Tokenizer
+from tests.protocols.small_tokenizer import STRIPPING, load
 
 TEXT = "the scale is kept in FP32.\n<pad>values of a block are stored in FP"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fp8_quantiser" / "quantiser.py.txt"

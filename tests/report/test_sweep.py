@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.statistics.test_sweep import plant, square
 
 from phasescope.report.arms import Arm
 from phasescope.report.sweep import (
@@ -16,6 +15,7 @@ from phasescope.report.sweep import (
     sweep_text,
 )
 from phasescope.statistics import correct
+from tests.statistics.test_sweep import plant, square
 
 ASKED = {
     "comparable": False,

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.statistics.planted import CLUSTERED, Design, flat, observe, plant, sine, slope, truth
 
 from phasescope.errors import UsageError
 from phasescope.records import dump_json
 from phasescope.statistics import analyse
+from tests.statistics.planted import CLUSTERED, Design, flat, observe, plant, sine, slope, truth
 
 
 def found_in(observations, **settings):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.statistics.planted import Design, flat, observe, plant
 
 from phasescope.errors import UsageError
 from phasescope.statistics import position_balance
+from tests.statistics.planted import Design, flat, observe, plant
 
 
 def test_balanced_positions_have_equal_mean_and_sd(rng):

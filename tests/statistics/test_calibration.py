@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from benchmarks.calibration import Case, calibrate, cases, extremes, power, rows
 from scipy import stats
-from tests.statistics.planted import CLUSTERED, Design, one_bad_phase
 
 from phasescope.statistics.fold import mean_rate
 from phasescope.statistics.intervals import wilson
+from tests.statistics.planted import CLUSTERED, Design, one_bad_phase
 
 RUNS = 40
 DOUBT = 0.002

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import statsmodels.api as sm
-from tests.statistics.planted import Design, plant, slope
 
 from phasescope.statistics.fold import (
     DEGREE,
@@ -19,6 +18,7 @@ from phasescope.statistics.fold import (
     trend_basis,
 )
 from phasescope.statistics.table import Table
+from tests.statistics.planted import Design, plant, slope
 
 SMALL = Design(clusters=8, layouts=12, questions=3)
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 from statsmodels.stats.contingency_tables import cochrans_q
-from tests.statistics.planted import Design, plant, slope
 
 from phasescope.statistics.fold import fold_table, trend_basis
 from phasescope.statistics.paired import paired_test
 from phasescope.statistics.table import Table
+from tests.statistics.planted import Design, plant, slope
 
 ALONE = Design(clusters=60, layouts=6, questions=1)
 

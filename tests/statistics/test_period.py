@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.statistics.planted import CLUSTERED, INDEPENDENT, Design, flat, one_bad_phase, plant, sine, slope
 
 from phasescope.statistics.period import CANDIDATES, find_period
+from tests.statistics.planted import CLUSTERED, INDEPENDENT, Design, flat, one_bad_phase, plant, sine, slope
 
 
 def search(curve, design, rng, outcome="accuracy", draws=499):

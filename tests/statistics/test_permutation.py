@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
-from tests.statistics.planted import Design, flat, plant, slope
 
 from phasescope.statistics.fold import fold_table, trend_basis, within_blocks
 from phasescope.statistics.permutation import permutation_p, permuted_sums, quadratic_form
+from tests.statistics.planted import Design, flat, plant, slope
 
 
 def test_a_draw_moves_all_questions_of_a_context_together(rng):

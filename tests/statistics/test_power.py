@@ -6,7 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from tests.statistics.planted import CLUSTERED, Design, flat, plant, sine, truth
 
 from phasescope import UsageError
 from phasescope.protocols import PrefixPadding
@@ -15,6 +14,7 @@ from phasescope.statistics.permutation import permutation_p, permuted_sums, quad
 from phasescope.statistics.phase_effect import detectable, noise_of, power_at
 from phasescope.statistics.power import Guess, planned_noise, planned_table
 from phasescope.synthetic import RetrievalVocabulary
+from tests.statistics.planted import CLUSTERED, Design, flat, plant, sine, truth
 
 DESIGNS = {
     "clustered": CLUSTERED,

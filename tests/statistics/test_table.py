@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.statistics.planted import Design, observe, plant, slope
 
 from phasescope.errors import UsageError
 from phasescope.statistics.table import tabulate
+from tests.statistics.planted import Design, observe, plant, slope
 
 SMALL = Design(clusters=5, layouts=8, questions=3)
 
