@@ -46,7 +46,11 @@ def made_tokenizer(
         template: the chat template.
         bos: whether `<|start|>` is put in front of every text.
     """
-    pieces = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *(f"Ġ{word}" for word in words), *(words if bare is None else bare)]
+    pieces = [
+        *sorted(pre_tokenizers.ByteLevel.alphabet()),
+        *(f"Ġ{word}" for word in words),
+        *(words if bare is None else bare),
+    ]
     vocabulary = {piece: index for index, piece in enumerate(dict.fromkeys(pieces))}
     fast = FastTokenizer(models.BPE(vocab=vocabulary, merges=[], ignore_merges=True))
     fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -12,7 +12,7 @@ import numpy as np
 from . import natural, zoo
 from .backends.transformers import TransformersBackend
 from .catalog import PROTOCOLS
-from .errors import UsageError
+from .errors import BrokenRecordError, UsageError
 from .protocols import Protocol
 from .records import Finding, dump_json, read_json, write_atomic
 from .runner import Arm, read_run, run
@@ -133,8 +133,11 @@ def _protocol(
 def reach(folder: Path) -> int:
     """The longest prompt that a checkpoint's config allows; the default length and its room where it says none."""
     config = read_json(folder / "config.json")
-    longest = (config.get("text_config") or config).get("max_position_embeddings")
-    return int(longest) if isinstance(longest, int) else LONGEST_PROMPT + ROOM
+    nested = config.get("text_config", config) if isinstance(config, dict) else config
+    if not isinstance(nested, dict):
+        raise BrokenRecordError(f"{folder / 'config.json'} holds no model's settings; copy it again")
+    longest = nested.get("max_position_embeddings")
+    return longest if isinstance(longest, int) and longest > ROOM else LONGEST_PROMPT + ROOM
 
 
 def trained_pairs(folder: Path) -> int:
