@@ -39,7 +39,7 @@ KINDS = [
     {"groups": 24, "prompt_tokens": 700},
     {"questions": 1},
     {"pairs": 1, "questions": 1},
-    {"prompt_tokens": 257},
+    {"prompt_tokens": 205},
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from .. import zoo
+from .. import natural, zoo
 from ..catalog import BACKENDS, COMPRESSORS, ENGINES, PROTOCOLS
 
 
@@ -24,6 +24,7 @@ def list_names() -> None:
         found = [_found(card["measured"][protocol]) for protocol in ("prefix", "in_sequence")]
         table.add_row(name, grid, str(card["kv_heads"]), str(card["pairs"]), *found)
     console.print(table)
+    console.print(f"a pretrained model without a grid: {natural.NAME}, from the package {natural.PACKAGE}")
     for kind in (COMPRESSORS, PROTOCOLS, BACKENDS, ENGINES):
         console.print(f"{kind.kind}s: {', '.join(kind.names())}")
 

@@ -10,7 +10,7 @@ from typing import Any
 from .. import natural, zoo
 from ..backends import Backend, BackendSpec
 from ..backends.openai import OpenAIBackend
-from ..errors import UsageError
+from ..errors import BrokenRecordError, UsageError
 from ..records import read_json
 from ..tokens import Tokenizer
 
@@ -54,9 +54,14 @@ class Answerer:
 
     def longest_prompt(self) -> int:
         """The longest prompt that its config allows; the default length and its room where none says."""
-        config = {} if self.folder is None else read_json(self.folder / "config.json")
-        longest = (config.get("text_config") or config).get("max_position_embeddings")
-        return longest if isinstance(longest, int) else LONGEST_PROMPT + ROOM
+        if self.folder is None:
+            return LONGEST_PROMPT + ROOM
+        config = read_json(self.folder / "config.json")
+        nested = config.get("text_config", config) if isinstance(config, dict) else config
+        if not isinstance(nested, dict):
+            raise BrokenRecordError(f"{self.folder / 'config.json'} holds no model's settings; copy it again")
+        longest = nested.get("max_position_embeddings")
+        return longest if isinstance(longest, int) and longest > ROOM else LONGEST_PROMPT + ROOM
 
 
 def checkpoint(model: str) -> tuple[str, Path]:

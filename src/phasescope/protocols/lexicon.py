@@ -138,7 +138,7 @@ def _sizes(key_words: int | None, value_words: int | None) -> Iterator[tuple[int
 
 def _pool_size(count: int, words: int) -> int:
     """The fewest ids from which so many different texts of so many words can be made."""
-    size = 1
+    size = max(1, int(count ** (1 / words)) - 1)
     while size**words < count:
         size += 1
     return size * words

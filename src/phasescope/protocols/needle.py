@@ -102,11 +102,8 @@ class Needle(Protocol):
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
                 raise UsageError(f"{name} is {value!r}; give a whole number from {least} to {most}")
-        if (
-            isinstance(self.depth, bool)
-            or not isinstance(self.depth, int | float)
-            or not 0 <= self.depth <= 1
-        ):
+        number = isinstance(self.depth, int | float) and not isinstance(self.depth, bool)
+        if not number or not 0 <= self.depth <= 1:
             raise UsageError(f"depth is {self.depth!r}; give a number from 0, the beginning, to 1, the end")
         needed = self._fixed + self._moving + self.groups - 1
         if needed + self.pairs * self._record > self.prompt_tokens:
@@ -230,8 +227,8 @@ class Needle(Protocol):
             tail = (*moving[len(lead) - 1 :], frame.newline)
             shared = frame.head + lead + body + tail + frame.ask
             asked = zip(context.asked, context.start_Q.tolist(), key_QK.tolist(), answers, strict=True)
-            for record, start, key, answer in asked:
-                prompt = (*shared, *key, *frame.close)
+            for question, (record, start, key, answer) in enumerate(asked):
+                prompt = shared + tuple(key) + frame.close
                 trial = Trial(
                     prompt_ids=prompt,
                     answer_ids=answer,
@@ -243,7 +240,7 @@ class Needle(Protocol):
                     generate=len(answer) + SPARE if self.chat else None,
                     content=frame.content(len(prompt)) if self.chat else None,
                 )
-                self._read_again(trial, context, pad, whole=not trials)
+                self._read_again(prompt, context, pad, whole=not trials, front=not question)
                 trials.append(trial)
         return tuple(trials)
 
@@ -254,25 +251,28 @@ class Needle(Protocol):
         texts = [" ".join(self._lexicon.text[token] for token in value) for value in value_QV.tolist()]
         return [tuple(ids) for ids in self.tokenizer.encode_many(texts)]
 
-    def _read_again(self, trial: Trial, context: _Context, pad: int, *, whole: bool) -> None:
+    def _read_again(self, ids: Ids, context: _Context, pad: int, *, whole: bool, front: bool) -> None:
         """Check that a prompt's text is encoded to its ids, so that positions are what they say.
 
-        A context's first prompt is read as a whole. The others differ from it before the first record and
-        behind the last one only; these parts are read, with some records beyond them.
+        A context's first prompt is read as a whole. The others differ from it in front of the first record,
+        the same for all questions of a layout, and behind the last one; these parts are read, with some
+        records beyond them.
 
         Raises:
             UsageError: if a text is encoded to other ids.
         """
-        frame, ids = self._frame, trial.prompt_ids
-        start_P = context.lines.start_P + len(frame.head) + SHORTEST_LINE + pad
+        first, last = self._frame.content(len(ids))
+        start_P = context.lines.start_P + len(self._frame.head) + SHORTEST_LINE + pad
+        begin = 0 if self.chat else first  # a BOS is put in front by whoever reads the text
+        same = True
         if not whole:
-            parts = [ids[frame.before * (not self.chat) : start_P[: SEAM + 1][-1]], ids[start_P[-SEAM:][0] :]]
-            same = all(self.tokenizer.survives(part) for part in parts)
+            same = self.tokenizer.survives(ids[start_P[-SEAM:][0] :])
+            if front:
+                same &= self.tokenizer.survives(ids[begin : start_P[: SEAM + 1][-1]])
         elif self.chat:
-            first, last = frame.content(len(ids))
             same = self.tokenizer.chat_ids(ids[first:last], thinking=False)[0] == list(ids)
         else:
-            same = self.tokenizer.survives(ids[frame.before :])
+            same = self.tokenizer.survives(ids[begin:])
         if not same:
             raise UsageError(
                 f"the tokenizer of {self.tokenizer.name} reads the text of a prompt as other tokens, so positions "
