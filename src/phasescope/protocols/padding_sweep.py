@@ -270,10 +270,12 @@ class PaddingSweep(Protocol):
                     "tokens": case.tokens,
                     "source": case.source,
                     "before_pad": len(case.parts[0]),
+                    "expected": prompt.expected,
+                    "rival": list(prompt.rival),
                     "answers": list(case.answers),
                     "families": list(case.pads),
                 }
-                for case in self.cases
+                for prompt, case in zip(self.prompts, self.cases, strict=True)
             ],
             "dropped_families": self.dropped,
             "repeating_families": self.repeating,

@@ -365,9 +365,10 @@ def sweep_command(arms: Sequence[dict[str, Any]], folder: str) -> str:
     words += ["--lengths", ",".join(map(str, settings["lengths"])), "--place", settings["placement"]]
     for family in settings["families"]:
         words += ["--family", family]
-    answers = protocol["prompts"][0]["answers"]
-    words += ["--expected", answers[0]] if answers else []
-    for rival in answers[1:]:
+    given = {(prompt["expected"], *prompt["rival"]) for prompt in protocol["prompts"]}
+    expected, *rivals = given.pop() if len(given) == 1 else ("",)  # else the file says it for each
+    words += ["--expected", expected] if expected else []
+    for rival in rivals:
         words += ["--rival", rival]
     for option in ("mark", "second_mark", "source_mark", "system"):
         if settings.get(option) is not None:

@@ -146,7 +146,7 @@ def test_the_command_that_leads_to_the_run_is_given_back():
         "mark": "<pad>",
         "chat": True,
     }
-    protocol = {"settings": settings, "prompts": [{"name": "a.txt", "answers": ["8", "32"]}]}
+    protocol = {"settings": settings, "prompts": [{"name": "a.txt", "expected": "8", "rival": ["32"]}]}
     arms = [{"protocol": protocol, "backend": {"model": "x", "grids": []}}]
     assert sweep_command(arms, "runs/a") == (
         "phasescope sweep a.txt --control x --lengths 24,25 --place mark --family line --family 'text:a b' "
