@@ -137,7 +137,7 @@ def test_a_compressed_model_flips_and_its_control_does_not(phasescope, folder):
     [
         (["p.txt", "--out", "x", *WAY], "--model"),
         (["p.txt", "--model", "model", *WAY], "--out"),
-        (["--model", "model", "--out", "x", *WAY], "sweep --help"),
+        (["--model", "model", "--out", "x", *WAY], "prompts"),
         (["none.txt", "--model", "model", "--out", "x", *WAY], "cannot read none.txt"),
         (["model", "--model", "model", "--out", "x", *WAY], "cannot read model"),
         (["p.txt", "--model", "no-such", "--out", "x", *WAY], "no model 'no-such'"),
