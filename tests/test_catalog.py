@@ -60,4 +60,4 @@ def test_names_are_listed_without_importing_torch() -> None:
         "print(phasescope.BACKENDS.names(), sorted({'torch', 'transformers'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['planted', 'transformers'] []"
+    assert done.stdout.strip() == "['openai', 'planted', 'transformers'] []"
