@@ -73,7 +73,9 @@ def test_needles_are_asked_with_the_models_own_tokenizer(tmp_path, dense):
     observations = read_run(tmp_path / "run").observations["dense"]
     assert len(observations) == arm["protocol"]["plan"]["trials"] == 2 * 8 * 2
     assert all(o.text is not None and o.logprob is not None for o in observations)
-    spent = [json.loads(line)["tokens"] for line in (tmp_path / "run" / "timings.jsonl").open()]
+    spent = [
+        json.loads(line)["tokens"] for line in (tmp_path / "run" / "timings.jsonl").read_text().splitlines()
+    ]
     assert sum(spent) == arm["protocol"]["plan"]["prefix_tokens"]
 
 

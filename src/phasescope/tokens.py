@@ -164,7 +164,7 @@ class Tokenizer:
         before, _, after = self.render(marked, thinking=thinking).partition(_MARK)
         if self.render(messages, thinking=thinking) != before + content + after:
             raise UsageError(
-                f"the chat template of {self.name} changes the message; strip its ends of blanks, or use another template"
+                f"the chat template of {self.name} changes the message; strip its ends of blanks or use another"
             )
         ids, spans = self.encode_spans(before + content + after)
         # Offsets may leave out the blanks of a token, so what is not before and not after is inside.
