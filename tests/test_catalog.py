@@ -24,7 +24,8 @@ def test_a_protocol_carries_the_name_it_is_listed_under() -> None:
 def test_an_unknown_name_lists_the_known_ones_and_the_nearest() -> None:
     """A typing error is answered with what to type."""
     with pytest.raises(
-        UnknownNameError, match=r"unknown protocol 'prefx'; known: in_sequence, prefix, query; did .*'prefix'"
+        UnknownNameError,
+        match=r"unknown protocol 'prefx'; known: in_sequence, needle, prefix, query; did .*'prefix'",
     ):
         PROTOCOLS.load("prefx")
 
