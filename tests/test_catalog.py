@@ -25,7 +25,7 @@ def test_an_unknown_name_lists_the_known_ones_and_the_nearest() -> None:
     """A typing error is answered with what to type."""
     with pytest.raises(
         UnknownNameError,
-        match=r"unknown protocol 'prefx'; known: in_sequence, prefix, query, sweep; did .*'prefix'",
+        match=r"unknown protocol 'prefx'; known: in_sequence, needle, prefix, query, records, sweep; did .*'prefix'",
     ):
         PROTOCOLS.load("prefx")
 

@@ -138,12 +138,12 @@ def test_smollm2_answers_needles_in_words():
     assert "quantization_config" not in config
     tokenizer = Tokenizer.load(folder)
     assert tokenizer.chat("Hello")[1][0] > 0
-    protocol = Needle(tokenizer=tokenizer, prompt_tokens=150, pairs=8, contexts=3, questions=4, groups=2)
+    protocol = Needle(tokenizer=tokenizer, prompt_tokens=200, pairs=8, contexts=4, questions=4, groups=2)
     backend = TransformersBackend.load(folder, name=natural.NAME)
     scores = [
         protocol.observe(trial, reply, "smollm2").score
         for batch in protocol.batches(None, np.random.default_rng(0))
         for trial, reply in zip(batch, backend.answer(batch), strict=True)
     ]
-    assert len(scores) == 24
+    assert len(scores) == 32
     assert np.mean(scores) > 0.25

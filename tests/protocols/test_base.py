@@ -29,7 +29,6 @@ def test_an_observation_carries_the_facts_of_trial_and_reply() -> None:
         "score": 0.0,
         "candidate_score": 0.0,
         "logprob": -1.25,
-        "rival_logprob": None,
     }
 
 

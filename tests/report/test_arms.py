@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from benchmarks.made_tokenizer import made_tokenizer, made_words
 
 from phasescope.backends import Planted
 from phasescope.errors import UsageError
 from phasescope.grid import WindowGrid
-from phasescope.protocols import PrefixPadding, QueryPadding
+from phasescope.protocols import Needle, PrefixPadding, QueryPadding
 from phasescope.report.arms import common_stride, read_arms
 from phasescope.runner import Arm, run
 
@@ -78,3 +79,14 @@ def test_grids_repeat_together_after_their_least_common_multiple(strides, togeth
         None if strides is None else [{"stride": stride, "width": stride, "shift": 0} for stride in strides]
     )
     assert common_stride(grids) == together
+
+
+def test_an_arm_without_a_stride_is_folded_by_what_its_layouts_visit(tmp_path):
+    """Eight groups of a needle test are eight residues, for their rates as well."""
+    needle = Needle(
+        tokenizer=made_tokenizer(made_words(700)), prompt_tokens=200, pairs=4, contexts=2, questions=2
+    )
+    grid = WindowGrid(1, 1)
+    run([Arm("flat", Planted(grid=grid, curve=[0.7]), needle)], tmp_path, 0)
+    ((arm,), _) = read_arms([tmp_path])
+    assert (arm.stride, arm.fold, arm.residues) == (None, 8, 8)

@@ -115,3 +115,11 @@ def test_versions_tell_what_is_not_installed(two):
     """Null in run.json is told in words, and each arm's backend in full."""
     assert ("torch", "not installed") in two.versions
     assert dict(two.versions)["w8s8"] == "backend planted, grids stride 8, model w8s8"
+
+
+def test_a_needle_test_is_repeated_with_its_own_settings(make_arm):
+    """Lengths, groups and the chat template come back as options."""
+    arm = described("m", model="m", protocol="needle")
+    arm["protocol"]["settings"] = {"prompt_tokens": 400, "pairs": 9, "groups": 8, "chat": True, "depth": 0.5}
+    told = describe([make_arm("m")], {"d": run_of(arm)}, [], Settings(Path("d"), 0, 10))
+    assert "--protocol needle --prompt-tokens 400 --pairs 9 --groups 8 --chat --seed 3" in told.commands[0]
