@@ -71,7 +71,7 @@ class Toy(Subject):
         return self.go_on(prompt, new)
 
     def noisy(self, prompt: Ids, new: int, rng: np.random.Generator) -> Reading:
-        clean = self.go_on(prompt, new)
+        clean = self.whole(prompt, new)
         rows = tuple(np.asarray(row) + 1e-7 * rng.normal(size=VOCABULARY) for row in clean.rows)
         return Reading(rows, clean.tokens)
 

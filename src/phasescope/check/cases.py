@@ -136,8 +136,10 @@ class Plan:
 
     def cut_sweep(self, like: Case, rest: int = 1) -> Iterator[Case]:
         """One prompt with cuts at consecutive places, to see by what they fold."""
-        most = min(len(like.prompt) - rest, SWEPT)
-        return (replace(like, cut=cut) for cut in range(1, most + 1))
+        more = min(self.longest, SWEPT + 8) - len(like.prompt)
+        prompt = like.prompt + self.tokens(max(0, more))
+        most = min(len(prompt) - rest, SWEPT)
+        return (replace(like, prompt=prompt, cut=cut) for cut in range(1, most + 1))
 
 
 def spread(items: Sequence[Case], most: int) -> list[Case]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..records import Record
 
+UNLIKELY = (
+    2000  # ways to place the failures among the cases; with fewer, some stride separates them by chance
+)
 CANDIDATES = (*range(2, 17), 32, 64, 128)
 COORDINATES = {
     "length": "the prompt's length",
@@ -55,13 +59,15 @@ class Pattern(Record):
 def fold(facts: Facts, strides: Iterable[int] = ()) -> Pattern | None:
     """The smallest stride whose residues separate failures from passes exactly; without one, a threshold.
 
-    A residue is named only where two cases or more stand behind it, so that no single failure is given
-    a pattern. Strides are tried from the smallest on, and for each the coordinates in their order.
+    A residue is named only where two cases or more stand behind it, and a pattern only where few cases would
+    not show one by chance. Strides are tried from the smallest on, and for each the coordinates in their order.
 
     Args:
         facts: of every case.
         strides: to be tried beside 2 to 16, 32, 64 and 128.
     """
+    if math.comb(len(facts), sum(bad for _, bad in facts)) < UNLIKELY:
+        return None
     longer = [(at, bad) for at, bad in facts if at.get("rest", 2) > 1]
     for chosen, condition in ((facts, ""), (longer, "and more than one token follows")):
         for stride in sorted({*CANDIDATES, *strides}):

@@ -238,7 +238,7 @@ class HttpTransport:
             completion = _read(choice)
         except (httpx2.HTTPError, ValueError) as error:
             raise UsageError(f"{self.root} did not answer: {_line(error)}") from None
-        except (KeyError, IndexError, TypeError):
+        except (AttributeError, KeyError, IndexError, TypeError):
             raise UsageError(
                 f"{self.root} gives no log-probabilities of its tokens; the check needs them"
             ) from None

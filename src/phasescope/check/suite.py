@@ -21,6 +21,7 @@ Report = Callable[[str, int, int], None]
 
 EPS_MARGIN = 32  # times the rounding of one number
 REPEAT_MARGIN = 4  # times the largest difference between two equal calls
+LOUD = 0.01  # of a log-probability: equal calls that differ by more hide faults that matter
 NOISE_MARGIN = 10  # times what a rounding error in every layer changes
 FLIP_MARGIN = 4  # the same at one prompt, where a choice may flip
 NOISE_DRAWS = 4
@@ -145,7 +146,7 @@ class _Suite:
 
     def _repeat_row(self, invariance: Invariance, judged: list[_Judged]) -> Row:
         """Equal calls that differ are no fault by themselves; they are the floor of all others."""
-        loud = self.floor > max(EPS_MARGIN * self.subject.eps, NOISE_MARGIN * (self.rounding or 0.0))
+        loud = self.floor > max(EPS_MARGIN * self.subject.eps, LOUD)
         note = f"equal calls differ by up to {self.floor:.1e}, and what is smaller cannot be judged"
         return self._row("repeat", "unstable" if loud else "holds", judged, note=note if loud else "")
 
