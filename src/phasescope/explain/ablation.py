@@ -23,7 +23,7 @@ from ..errors import UsageError
 from ..records import Reply, Trial
 from .gates import Fact, Read
 from .probe import gates
-from .reading import entries_replaced
+from .reading import entries_replaced, is_ours
 from .seam import (
     Edit,
     Seam,
@@ -128,6 +128,15 @@ class Ablation:
             raise UsageError(
                 "at every position heads or their entries are replaced by their mean or by zero; take --mode mean or "
                 "zero and --branch all or entries, or leave --where at 'last'"
+            )
+        folded = [seam for seam in seams if seam.shape.branches]
+        if (
+            where == "everywhere"
+            and "entries" in branches
+            and not all(is_ours(seam.attention) for seam in folded)
+        ):
+            raise UsageError(
+                "entries are replaced at every position in phasescope's own models only; leave --where at 'last'"
             )
         bound = any(getattr(getattr(seam.attention, "plan", None), "binding", False) for seam in seams)
         if where == "everywhere" and mode == "mean" and bound and "entries" in branches:

@@ -18,7 +18,6 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
 
-from ..errors import UsageError
 from ..models.attention import CompressedAttention, Reads
 
 ENTRIES = "phasescope_entries"
@@ -28,6 +27,11 @@ ENTRIES = "phasescope_entries"
 def has_branches(attention: nn.Module) -> bool:
     """Whether a layer reads entries beside raw tokens, and they can be told apart."""
     return isinstance(attention, CompressedAttention) or getattr(attention, "compressor", None) is not None
+
+
+def is_ours(attention: nn.Module) -> bool:
+    """Whether a layer is phasescope's own, whose entries can be replaced at every position."""
+    return isinstance(attention, CompressedAttention)
 
 
 @contextmanager
@@ -56,14 +60,8 @@ def entries_replaced(attention: nn.Module, queries: tuple[int, ...], value_AD: T
         attention: a layer of ours.
         queries: query heads.
         value_AD: what stands in its place, before any rotation at the output.
-
-    Raises:
-        UsageError: for a layer that is not ours.
     """
-    if not isinstance(attention, CompressedAttention):
-        raise UsageError(
-            "entries are replaced at every position in phasescope's own models only; leave --where at 'last'"
-        )
+    assert isinstance(attention, CompressedAttention)  # `Ablation` refuses other layers
     layer, given, heads = attention, attention._block, list(queries)
 
     def block(*args: Any) -> Tensor:
