@@ -5,11 +5,13 @@
 The zoo's models are always taken; FOLDER holds further runs of `phasescope train` (one folder each, with a card), such
 as other seeds. Every line but the last is for people, the last is one JSON object:
 
-    head_contrast_points   accuracy lost without the head, at the phases its gate prefers less at the others: the
-                           largest over the heads of the last layer of W8/S8 with two KV heads
+    head_contrast_points   accuracy lost without a head, at the phases its gate prefers less at the others: the largest
+                           over the heads of W8/S8 with two KV heads, taken away whole at the last position, or
+                           with what they read from entries at every position (`head_contrast_of` says which)
+    head_contrast_last     the same of whole heads at the last position alone
     head_contrast_low      lower end of its interval; at or below 0 no specialisation is seen, and
     head_contrast_power    is the contrast that would have been found with 80 % power
-    head_contrast_model    whose head it is
+    head_contrast_of       whose head it is, and how it was taken away
     account_hits, account_models   non-flat models whose phase named by the account is among their measured weakest two
     account_chance         probability of so many hits if each phase were drawn at random
     explain_seconds        all heads of the zoo's model with the most of them, 200 blocks, one thread, wall clock
@@ -108,12 +110,12 @@ def two_heads(models: Path | None) -> Path:
     return min(w8s8, key=lambda folder: (cards[folder]["kv_heads"] != 2, cards[folder]["kv_heads"]))
 
 
-def explained(folder: Path, out: Path) -> tuple[dict[str, Any], float, float]:
+def explained(folder: Path, out: Path, **settings: Any) -> tuple[dict[str, Any], float, float]:
     """An explanation on 200 blocks or more, and its seconds by the clock and of CPU."""
     run = out / folder.name
     measure([str(folder)], [PROTOCOL], run, seed=0, contexts=13)
     started, cpu = time.perf_counter(), time.process_time()
-    prepared = Explanation(run, Settings(blocks=200))
+    prepared = Explanation(run, Settings(blocks=200, **settings))
     print(f"{folder.name}: {prepared.cost().words()}", flush=True)
     path = prepared.run()
     return read_json(path), time.perf_counter() - started, time.process_time() - cpu
@@ -125,18 +127,25 @@ def head_half(models: Path | None) -> dict[str, Any]:
     many = max(
         (zoo.folder(name) for name in zoo.names()), key=lambda f: read_json(f / "card.json")["kv_heads"]
     )
+    found: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as out:
-        told, seconds, cpu = explained(folder, Path(out))
+        last, seconds, cpu = explained(folder, Path(out))
+        everywhere, *_ = explained(folder, Path(out), branch="entries", where="everywhere", rolls=False)
         if many != folder:
             _, seconds, cpu = explained(many, Path(out))
-    name, best = max(told["contrasts"].items(), key=lambda one: one[1]["estimate"]["value"])
-    for unit, found in told["contrasts"].items():
-        print(f"{folder.name} {unit}: {found}", flush=True)
+    for where, told in (("at the last position", last), ("at every position", everywhere)):
+        for unit, contrast in told["contrasts"].items():
+            found[f"{folder.name} {unit} {where}"] = contrast
+            print(f"{folder.name} {unit} {where}: {contrast}", flush=True)
+    name, best = max(found.items(), key=lambda one: one[1]["estimate"]["value"])
     return {
         "head_contrast_points": round(100 * best["estimate"]["value"], 2),
         "head_contrast_low": round(100 * best["estimate"]["low"], 2),
         "head_contrast_power": round(100 * best["smallest"], 2),
-        "head_contrast_model": f"{folder.name} {name}",
+        "head_contrast_of": name,
+        "head_contrast_last": round(
+            100 * max(one["estimate"]["value"] for one in last["contrasts"].values()), 2
+        ),
         "explain_model": many.name,
         "explain_seconds": round(seconds, 1),
         "explain_cpu_seconds": round(cpu, 1),

@@ -81,6 +81,70 @@ def test_mean_ablation_equals_one_forward_per_prompt(model, trials):
         assert said(found[unit.name]) == pytest.approx(answers(model, trials, change), abs=TOLERANCE)
 
 
+def test_ablation_at_every_position_equals_one_forward_per_prompt_with_a_hook(model, trials):
+    """Zeros and means in place of a head at all positions, the context read anew without it."""
+    (*_, unit) = every_head([seam.shape for seam in find_seams(model)])
+    (part,) = unit.parts
+    projection = next(s for s in find_seams(model) if s.shape.layer == part.layer)
+    for mode in ("zero", "mean"):
+        made = engine(model, [unit], mode=mode, where="everywhere")
+        mean = made.bank.mean_AD(part.layer, "all").float() if mode == "mean" else None
+
+        def hook(module: Any, args: Any, mean: Any = mean) -> Any:
+            x = args[0].clone()
+            heads = x.view(*x.shape[:2], projection.shape.queries, -1)
+            queries = list(part.queries)
+            heads[:, :, queries] = 0 if mean is None else mean[queries]
+            return (x,)
+
+        found = made.ask(trials)
+        handle = projection.projection.register_forward_pre_hook(hook)
+        expected = answers(model, trials)
+        handle.remove()
+        assert said(found[unit.name]) == pytest.approx(expected, abs=TOLERANCE)
+        assert said(found[BASE]) == pytest.approx(answers(model, trials), abs=TOLERANCE)
+
+
+def test_entries_taken_away_everywhere_leave_the_raw_tokens_alone(trials):
+    """A layer whose entries hold zeros for one head's keys and values is the reference, in a softmax of its own."""
+    model = MODELS["two heads"]()
+    (unit,) = [
+        u for u in every_head([s.shape for s in find_seams(model)], "entries") if u.name == "L0.H1 entries"
+    ]
+    made = engine(model, [unit], mode="zero", where="everywhere")
+    found = said(made.ask(trials)[unit.name])
+    attention = model.model.layers[0].self_attn
+    given = attention._block
+
+    def block(query: Any, hidden: Any, position: Any, reads: Any, first: int) -> Any:
+        q, key, value, mask = attention.operands(query, hidden, position, reads, first)
+        key, value = (x.repeat_interleave(2, 1) for x in (key, value))
+        weight = ((q @ key.mT) * attention.scaling).masked_fill(~mask, -torch.inf).softmax(-1)
+        weight[:, 2:, :, : reads.key_BHND.shape[2]] = 0
+        return weight @ value
+
+    attention._block = block
+    expected = answers(model, trials)
+    attention._block = given
+    assert found == pytest.approx(expected, abs=TOLERANCE)
+
+
+def test_what_has_no_mean_at_every_position_is_refused():
+    """Resampling, raw tokens, and bound entries, each in one line."""
+    model = MODELS["bound, with a sink"]()
+    shapes = [seam.shape for seam in find_seams(model)]
+    with pytest.raises(UsageError, match="mean or by zero"):
+        engine(model, mode="resample", where="everywhere")
+    with pytest.raises(UsageError, match="mean or by zero"):
+        engine(model, every_head(shapes, "local"), where="everywhere")
+    with pytest.raises(UsageError, match="no mean over positions"):
+        engine(model, every_head(shapes, "entries"), where="everywhere")
+    theirs = MODELS["deepseek_v4"]()
+    heads = every_head([seam.shape for seam in find_seams(theirs)], "entries")
+    with pytest.raises(UsageError, match="own models only"):
+        engine(theirs, heads, mode="zero", where="everywhere")
+
+
 def test_zero_ablation_of_heads_in_two_layers_at_once(model, trials):
     """Several heads together are recomputed from the lowest one on."""
     known = every_head([seam.shape for seam in find_seams(model)])

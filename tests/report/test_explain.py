@@ -62,6 +62,7 @@ def told(**changes: Any) -> dict[str, Any]:
         "facts": {
             "mode": "mean",
             "branch": "all",
+            "where": "last",
             "seed": 0,
             "draws": 2000,
             "reference_prompts": 64,
@@ -154,7 +155,7 @@ def test_where_no_specialisation_is_seen_the_power_is_told(tmp_path):
         "L1.H0": {"estimate": {"value": 0.01, "low": -0.02, "high": 0.04}, "phases": [1], "smallest": 0.044}
     }
     html = page(tmp_path, told(contrasts=none))
-    assert "Specialisation of the last layer&#39;s heads is not seen" in html
+    assert "No head is seen to serve the phases that its gate prefers" in html
     assert "a difference of 4.4 would have been found with 80 % power" in html.replace(
         "\N{NO-BREAK SPACE}", " "
     )

@@ -30,6 +30,12 @@ def explain(
             help="What is taken from a head: everything, or what it reads from entries, or from raw tokens."
         ),
     ] = "all",
+    where: Annotated[
+        Literal["last", "everywhere"],
+        typer.Option(
+            help="Take it away at the last position alone, or at every position, at a read per head."
+        ),
+    ] = "last",
     together: Annotated[
         list[str] | None, typer.Option(help="Heads taken away at once, such as L0.H0+L1.H0; may be repeated.")
     ] = None,
@@ -60,6 +66,7 @@ def explain(
         blocks=blocks,
         mode=mode,
         branch=branch,
+        where=where,
         together=tuple(together or ()),
         rolls=rolls,
         fold=fold,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,8 +23,20 @@ from ..errors import UsageError
 from ..records import Reply, Trial
 from .gates import Fact, Read
 from .probe import gates
-from .seam import Edit, Seam, Tape, beginning_at, editing, reading_entries, recording, until_seen
-from .units import BASE, Branch, Mode, Part, Unit
+from .reading import entries_replaced, is_ours
+from .seam import (
+    Edit,
+    Seam,
+    Tape,
+    averaging,
+    beginning_at,
+    editing,
+    editing_everywhere,
+    reading_entries,
+    recording,
+    until_seen,
+)
+from .units import BASE, Branch, Mode, Part, Unit, Where
 
 Ids = npt.NDArray[np.int64]
 TOLERANCE = 1e-3
@@ -60,6 +73,11 @@ class Bank:
         if keep:
             self.samples.setdefault((layer, branch), []).append(heads_RAD)
 
+    def extend(self, layer: int, branch: Branch, total_AD: Tensor, count: int) -> None:
+        """Take in a sum over so many outputs."""
+        before, seen = self.sums.get((layer, branch), (torch.zeros_like(total_AD), 0))
+        self.sums[layer, branch] = before + total_AD, seen + count
+
     def mean_AD(self, layer: int, branch: Branch) -> Tensor:
         """Mean output of the layer's heads."""
         total, count = self.sums[layer, branch]
@@ -79,6 +97,8 @@ class Ablation:
         seams: its attention layers.
         units: what is taken away, one at a time.
         mode: what stands in its place: its mean over the reference prompts, zero, or its output at one of them.
+        where: at the last position, which all units share a read for, or at every position, for which each unit reads
+            the contexts anew. A head that hands a value its key works at the value's position, and only this shows it.
         max_tokens: the most tokens of context over the rows of one forward.
         name: what error messages call the model.
 
@@ -94,6 +114,7 @@ class Ablation:
         units: Sequence[Unit],
         *,
         mode: Mode = "mean",
+        where: Where = "last",
         max_tokens: int = 2**16,
         name: str = "the model",
     ) -> None:
@@ -101,6 +122,28 @@ class Ablation:
         self.seams = {seam.shape.layer: seam for seam in seams}
         self.units = list(units)
         self.mode: Mode = mode
+        self.where: Where = where
+        branches = {part.branch for unit in units for part in unit.parts}
+        if where == "everywhere" and (mode == "resample" or "local" in branches):
+            raise UsageError(
+                "at every position heads or their entries are replaced by their mean or by zero; take --mode mean or "
+                "zero and --branch all or entries, or leave --where at 'last'"
+            )
+        folded = [seam for seam in seams if seam.shape.branches]
+        if (
+            where == "everywhere"
+            and "entries" in branches
+            and not all(is_ours(seam.attention) for seam in folded)
+        ):
+            raise UsageError(
+                "entries are replaced at every position in phasescope's own models only; leave --where at 'last'"
+            )
+        bound = any(getattr(getattr(seam.attention, "plan", None), "binding", False) for seam in seams)
+        if where == "everywhere" and mode == "mean" and bound and "entries" in branches:
+            raise UsageError(
+                "entries that are key and value at once are rotated by each position, so that they have no mean over "
+                "positions; take --mode zero"
+            )
         self.max_tokens = max_tokens
         self.name = name
         self.bank = Bank()
@@ -127,9 +170,12 @@ class Ablation:
                 if not self.verified:
                     self.verified = self._verify(last_R1, cache, tape, logprob_RV)
                 for layer, branch in self._needed():
-                    heads_RAD = self._branch(layer, branch, tape, last_R1, cache)
-                    self.bank.add(layer, branch, heads_RAD, keep=self.mode == "resample")
+                    if self.where == "last":
+                        heads_RAD = self._branch(layer, branch, tape, last_R1, cache)
+                        self.bank.add(layer, branch, heads_RAD, keep=self.mode == "resample")
                 del rows
+            if self.where == "everywhere":
+                self._learn_everywhere(trials)
 
     def ask(self, trials: Sequence[Trial]) -> dict[str, list[Reply]]:
         """Replies of every arm, in the order of the trials.
@@ -143,9 +189,40 @@ class Ablation:
                 asked = [trials[row] for row in rows]
                 tape, logprob_RV = self._base(last_R1, cache)
                 replies[BASE].update(zip(rows, self._replies(asked, logprob_RV), strict=True))
+                if self.where == "everywhere":
+                    continue
                 for unit, edited_RV in self._edited(asked, last_R1, cache, tape):
                     replies[unit.name].update(zip(rows, self._replies(asked, edited_RV), strict=True))
+            if self.where == "everywhere":
+                for unit in self.units:
+                    replies[unit.name].update(self._asked_everywhere(trials, unit))
         return {arm: [found[index] for index in range(len(trials))] for arm, found in replies.items()}
+
+    # Every position --------------------------------------------------------------------------------------------
+
+    def _learn_everywhere(self, trials: Sequence[Trial]) -> None:
+        """Mean output of heads, or of what they read from entries, over all positions of the shared prefixes."""
+        for layer, branch in self._needed():
+            seam = self.seams[layer]
+            with averaging([seam]) as sums, reading_entries(seam) if branch == "entries" else nullcontext():
+                for groups in self._waves(trials):
+                    self._read(trials, groups, None)
+            self.bank.extend(layer, branch, *sums[layer])
+
+    def _asked_everywhere(self, trials: Sequence[Trial], unit: Unit) -> Iterator[tuple[int, Reply]]:
+        """Replies without a unit at any position, from contexts that are read without it."""
+        with ExitStack() as edits:
+            for part in unit.parts:
+                mean_AD = self.bank.mean_AD(part.layer, part.branch)[list(part.queries)]
+                new_AD = mean_AD if self.mode == "mean" else torch.zeros_like(mean_AD)
+                seam = self.seams[part.layer]
+                if part.branch == "entries":
+                    edits.enter_context(entries_replaced(seam.attention, part.queries, new_AD))
+                else:
+                    edits.enter_context(editing_everywhere(seam, part.queries, new_AD))
+            for rows, last_R1, cache in self._rows(trials, None):
+                logprob_RV = self._last(last_R1, cache)
+                yield from zip(rows, self._replies([trials[row] for row in rows], logprob_RV), strict=True)
 
     # Reading contexts ------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from .. import zoo
 from ..backends.transformers import TransformersBackend
 from ..catalog import PROTOCOLS
 from ..errors import UsageError
+from ..grid import WindowGrid
 from ..protocols import Batch, Protocol
 from ..records import (
     SCHEMA,
@@ -40,9 +41,9 @@ from .ablation import Ablation, first_token
 from .boundary import rolls_of
 from .findings import explained
 from .gates import GateTally
-from .probe import has_bias, priors, rolled
-from .seam import find_seams
-from .units import BASE, Branch, Mode, Unit, every_head, latent_heads, together
+from .probe import gate_grids, has_bias, priors, rolled
+from .seam import Seam, find_seams
+from .units import BASE, Branch, Mode, Unit, Where, every_head, latent_heads, together
 
 Report = Callable[[int, int], None]
 DEFAULT_BLOCKS = 200
@@ -66,6 +67,7 @@ class Settings:
         blocks: questions, each at all its layouts; at most those of the run.
         mode: what stands in the place of a head's output.
         branch: what is taken from a head: everything, its entries or its raw tokens.
+        where: whether it is taken at the last position alone, or at every one.
         together: units to be taken away at once, joined by +.
         rolls: whether gates are rolled over their slots.
         fold: modulus of the phases; by default the model's stride.
@@ -80,6 +82,7 @@ class Settings:
     blocks: int | None = None
     mode: Mode = "mean"
     branch: Branch = "all"
+    where: Where = "last"
     together: tuple[str, ...] = ()
     rolls: bool = True
     fold: int | None = None
@@ -163,6 +166,7 @@ class Explanation:
         self.seams = find_seams(self.backend.model)
         self.units = self._units()
         self.rolls = self._rolls() if settings.rolls else []
+        self.engine = self._engine(self.units)
         self.batches = self._batches()
         self.out = out or folder / "explain" / _slug(self.arm, settings)
 
@@ -177,7 +181,8 @@ class Explanation:
         layouts = {(t.cluster, t.layout): len(t.prompt_ids) for t in trials}
         tokens = sum(layouts.values())
         reference = tokens * REFERENCE_CONTEXTS // max(1, len(self.batches))
-        read = tokens * (1 + len(self.rolls)) + reference
+        anew = len(self.units) if self.settings.where == "everywhere" else 0
+        read = tokens * (1 + len(self.rolls) + anew) + reference
         seconds = None
         if (speed := _tokens_per_second(self.folder, self.arm)) is not None:
             seconds = (read + len(trials) * (1 + len(self.units) + len(self.rolls))) / speed
@@ -210,7 +215,7 @@ class Explanation:
         kept = log.resume(sizes)
         done, total = 0, sum(sizes)
         report(0, total)
-        tally, engine = GateTally(self.stride), self._engine(self.units)
+        tally, engine = GateTally(self.stride), self.engine
         for batch in self._reference():
             engine.learn(batch, tally.add)
         for batch, size in zip(self.batches, sizes, strict=True):
@@ -236,7 +241,7 @@ class Explanation:
             rolls=[(slots, roll_name(slots)) for slots in self.rolls],
             gates=tally.profiles(priors(self.seams)),
             account=tally.account(),
-            grids=[list(grids) for grids in self._grids()],
+            grids={seam.shape.layer: grids for seam in self.seams if (grids := _grids_of(seam))},
             raw=self._raw(),
             rng=np.random.default_rng([self.settings.seed, *self.arm.encode()]),
             draws=self.settings.draws,
@@ -250,6 +255,7 @@ class Explanation:
         return {
             "mode": self.settings.mode,
             "branch": self.settings.branch,
+            "where": self.settings.where,
             "seed": self.settings.seed,
             "draws": self.settings.draws,
             "reference_prompts": engine.bank.prompts,
@@ -266,16 +272,8 @@ class Explanation:
     def _rolls(self) -> list[int]:
         if not has_bias(self.seams):
             return []
-        widths = {grid.width for grids in self._grids() for grid in grids}
+        widths = {grid.width for seam in self.seams for grid in _grids_of(seam)}
         return rolls_of(min(widths)) if widths else []
-
-    def _grids(self) -> Iterator[tuple[Any, ...]]:
-        """The grids of every layer that has any."""
-        for seam in self.seams:
-            compressor = getattr(seam.attention, "compressor", None)
-            grids = getattr(compressor, "grids", None)
-            if grids:
-                yield tuple(grids)
 
     def _raw(self) -> int:
         """How many of the last tokens every query reads raw."""
@@ -328,6 +326,7 @@ class Explanation:
             self.seams,
             units,
             mode=self.settings.mode,
+            where=self.settings.where,
             max_tokens=self.backend.max_tokens,
             name=self.backend.name,
         )
@@ -395,6 +394,12 @@ class Explanation:
                 f"{self.backend.name} answers otherwise than in {self.folder}: a log-probability differs by "
                 f"{max(gaps):.2g} nats; measure again with this model, device and version"
             )
+
+
+def _grids_of(seam: Seam) -> tuple[WindowGrid, ...]:
+    """The grids of a layer, one per KV head; empty where it folds nothing."""
+    compressor = getattr(seam.attention, "compressor", None)
+    return gate_grids(compressor)
 
 
 def roll_name(slots: int) -> str:
@@ -492,5 +497,6 @@ def _tokens_per_second(folder: Path, arm: str) -> float | None:
 def _slug(arm: str, settings: Settings) -> str:
     """A folder name: the arm, and what is not the default."""
     words = [arm.replace("/", "-")]
-    words += [word for word, usual in ((settings.mode, "mean"), (settings.branch, "all")) if word != usual]
+    chosen = (settings.mode, "mean"), (settings.branch, "all"), (settings.where, "last")
+    words += [word for word, usual in chosen if word != usual]
     return "-".join(words)

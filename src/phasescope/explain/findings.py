@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from .account import (
     weakest_phases,
 )
 from .boundary import Boundary, Roll, at_boundary, boundary, rolled_curves
-from .gates import HeadGate
+from .gates import HeadGate, prefers_slots
 from .specialisation import Contrast, Loss, contrast, lost, specialise
 from .units import BASE, Unit
 
@@ -64,7 +64,7 @@ def explained(
     rolls: Sequence[tuple[int, str]],
     gates: Sequence[HeadGate],
     account: Account | None,
-    grids: Sequence[Sequence[WindowGrid]],
+    grids: Mapping[int, Sequence[WindowGrid]],
     raw: int,
     rng: np.random.Generator,
     draws: int,
@@ -85,7 +85,7 @@ def explained(
         rolls: by how many slots gates were rolled, and under what name.
         gates: profile of every gate.
         account: the coverage account; None where gates don't give one.
-        grids: of every layer that has any, one per head.
+        grids: of every layer that has any, by layer, one per head.
         raw: the last so many tokens are read raw.
         rng: of the permutations.
         draws: how many.
@@ -110,7 +110,7 @@ def explained(
         for outcome in OUTCOMES
         if outcome in base.outcomes
     }
-    edge = boundary(grids[0][0], 1, raw) if grids else Boundary((), ())
+    edge = boundary(grids[min(grids)][0], 1, raw) if grids else Boundary((), ())
     turned = rolled_curves(
         base,
         [(slots, tables[name]) for slots, name in rolls],
@@ -119,10 +119,7 @@ def explained(
         stride=stride,
         coordinate=coordinate,
     )
-    contrasts = {
-        f"L{layer}.H{head}": found
-        for layer, head, found in _contrasts(tables, units, gates, account, stride, coordinate)
-    }
+    contrasts = dict(_contrasts(tables, units, gates, account, grids, stride, coordinate))
     low_P, high_P = clustered_wilson(rate) if measured.n_clusters > 1 else (rate.rate_R, rate.rate_R)
     spread = _spread(measured, stride, coordinate)
     edges = {
@@ -188,21 +185,31 @@ def _contrasts(
     units: Sequence[Unit],
     gates: Sequence[HeadGate],
     account: Account | None,
+    grids_by_layer: Mapping[int, Sequence[WindowGrid]],
     stride: int,
     coordinate: Coordinate,
-) -> Iterator[tuple[int, int, Contrast]]:
-    """For each head of the retrieving layer, what it costs at the phases that its gate prefers."""
-    if account is None:
-        return
-    layer, names = max(gate.layer for gate in gates), {unit.name for unit in units}
-    for head, prefers_P in enumerate(account.prefers_HP()):
-        name = f"L{layer}.H{head}"
-        if name not in names:
+) -> Iterator[tuple[str, Contrast]]:
+    """For each head with a gate, what it costs at the phases that its gate prefers.
+
+    In the last layer these are the phases that it keeps more than on average; below it, those whose key lies in a
+    slot of more than the average weight.
+    """
+    last, names = max((gate.layer for gate in gates), default=0), {unit.name for unit in units}
+    for gate in gates:
+        layer, head = gate.layer, gate.head
+        name = next((n for n in (f"L{layer}.H{head}", f"L{layer}.H{head} entries") if n in names), None)
+        if name is None:
+            continue
+        if layer == last and account is not None:
+            prefers_P = account.prefers_HP()[head]
+        elif layer < last:
+            prefers_P = prefers_slots(gate, grids_by_layer[layer][head], stride)
+        else:
             continue
         table = lost(tables[BASE], tables[name], "accuracy")
         found = contrast(table, "accuracy", prefers_P, stride=stride, coordinate=coordinate)
         if found is not None:
-            yield layer, head, found
+            yield name, found
 
 
 def _account(account: Account, curve_P: Floats) -> dict[str, Any]:

@@ -169,6 +169,20 @@ def part_by(read: Read, part_HNW: Floats, token: int, by: int | None) -> Floats:
     return found_H
 
 
+def prefers_slots(gate: HeadGate, grid: WindowGrid, stride: int) -> npt.NDArray[np.bool_]:
+    """The phases whose token lies in a slot of more than the average weight, [P].
+
+    Where windows overlap a token lies in several slots, and its best one counts.
+    """
+    position_P = np.arange(stride)
+    best_P = np.zeros(stride)
+    for slot, weight in enumerate(gate.mean_W):
+        here_P = (position_P + grid.shift - slot) % grid.stride == 0
+        best_P = np.where(here_P, np.maximum(best_P, weight), best_P)
+    chosen: npt.NDArray[np.bool_] = best_P > best_P.mean() + 1e-12
+    return chosen
+
+
 def _sums(read: Read) -> _Sums:
     weight_BHNW = read.weight_BHNWC.mean(axis=-1)
     # A first window that begins before token 0 has fewer slots than the others, which are compared here.

@@ -77,6 +77,14 @@ def _series_shape(pool: Any) -> tuple[int, int]:
     return int(stride), int(channels // own)
 
 
+def gate_grids(compressor: Any) -> tuple[WindowGrid, ...]:
+    """The grids of a compressor, ours or DeepSeek-V4's; empty for anything else."""
+    if (grids := getattr(compressor, "grids", None)) is not None:
+        return tuple(grids)
+    pool = _series(compressor)
+    return () if pool is None else (series_grid(*_series_shape(pool)),)
+
+
 def series_grid(stride: int, series: int) -> WindowGrid:
     """The grid of a pooled series: two series overlap by a stride."""
     return WindowGrid(series * stride, stride, (series - 1) * stride)

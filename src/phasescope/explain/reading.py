@@ -9,7 +9,7 @@ head would do without the other.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,6 +29,11 @@ def has_branches(attention: nn.Module) -> bool:
     return isinstance(attention, CompressedAttention) or getattr(attention, "compressor", None) is not None
 
 
+def is_ours(attention: nn.Module) -> bool:
+    """Whether a layer is phasescope's own, whose entries can be replaced at every position."""
+    return isinstance(attention, CompressedAttention)
+
+
 @contextmanager
 def entries_alone(attention: nn.Module) -> Iterator[None]:
     """Let one layer put out the entries' part of what it reads, until the context ends."""
@@ -43,23 +48,58 @@ def entries_alone(attention: nn.Module) -> Iterator[None]:
 @contextmanager
 def _ours(attention: CompressedAttention) -> Iterator[None]:
     """The same softmax over values that are zero on raw tokens."""
+    with _reading(attention, lambda *given: _entries_part(attention, *given)):
+        yield
 
-    def block(
-        query_BAQD: Tensor, hidden_BQE: Tensor, position_B1Q: Tensor, reads: Reads, first: int
-    ) -> Tensor:
-        query, key, value, mask = attention.operands(query_BAQD, hidden_BQE, position_B1Q, reads, first)
-        value = value.clone()  # with binding it is the key
-        value[:, :, reads.key_BHND.shape[2] :] = 0
-        out = scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, scale=attention.scaling, enable_gqa=True
-        )
-        return out[..., : attention.head_dim]
 
+@contextmanager
+def entries_replaced(attention: nn.Module, queries: tuple[int, ...], value_AD: Tensor) -> Iterator[None]:
+    """Put one value in place of what some query heads read from entries, at every position of every forward.
+
+    Args:
+        attention: a layer of ours.
+        queries: query heads.
+        value_AD: what stands in its place, before any rotation at the output.
+    """
+    assert isinstance(attention, CompressedAttention)  # `Ablation` refuses other layers
+    layer, given, heads = attention, attention._block, list(queries)
+
+    def block(*args: Any) -> Tensor:
+        out_BAQD = given(*args).clone()
+        part_BAQD = _entries_part(layer, *args)
+        out_BAQD[:, heads] += value_AD.to(out_BAQD.dtype)[:, None] - part_BAQD[:, heads]
+        return out_BAQD
+
+    with _reading(attention, block):
+        yield
+
+
+@contextmanager
+def _reading(attention: CompressedAttention, block: Callable[..., Tensor]) -> Iterator[None]:
+    """Let a layer read by another function than its own; an instance's attribute hides its class's."""
     attention.__dict__["_block"] = block
     try:
         yield
     finally:
         del attention.__dict__["_block"]
+
+
+def _entries_part(
+    attention: CompressedAttention,
+    query_BAQD: Tensor,
+    hidden_BQE: Tensor,
+    position_B1Q: Tensor,
+    reads: Reads,
+    first: int,
+) -> Tensor:
+    """What a layer's heads read from entries, [B, A, Q, D]."""
+    query, key, value, mask = attention.operands(query_BAQD, hidden_BQE, position_B1Q, reads, first)
+    value = value.clone()  # with binding it is the key
+    value[:, :, reads.key_BHND.shape[2] :] = 0
+    out = scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, scale=attention.scaling, enable_gqa=True
+    )
+    return out[..., : attention.head_dim]
 
 
 @contextmanager

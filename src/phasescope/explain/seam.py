@@ -165,6 +165,48 @@ def editing(seams: Mapping[int, Seam], edits: Mapping[int, Sequence[Edit]]) -> I
 
 
 @contextmanager
+def averaging(seams: Sequence[Seam]) -> Iterator[dict[int, tuple[Tensor, int]]]:
+    """Add up what heads put out at all positions: by layer, the sum [A, D] and the number of positions."""
+    sums: dict[int, tuple[Tensor, int]] = {}
+    with ExitStack() as hooks:
+        for seam in seams:
+
+            def add(module: nn.Module, args: tuple[Any, ...], seam: Seam = seam) -> None:
+                heads_RTAD = _heads(args[0], seam)
+                total_AD, count = heads_RTAD.double().sum((0, 1)), heads_RTAD.shape[0] * heads_RTAD.shape[1]
+                before = sums.get(seam.shape.layer)
+                sums[seam.shape.layer] = (
+                    (total_AD, count) if before is None else (before[0] + total_AD, before[1] + count)
+                )
+
+            hooks.callback(seam.projection.register_forward_pre_hook(add).remove)
+        yield sums
+
+
+@contextmanager
+def editing_everywhere(seam: Seam, queries: tuple[int, ...], value_AD: Tensor) -> Iterator[None]:
+    """Put one value in place of heads' outputs at every position of every forward.
+
+    Args:
+        seam: the layer.
+        queries: query heads.
+        value_AD: what stands in their place.
+    """
+
+    def replace(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        whole = args[0].clone()
+        heads_RTAD = _heads(whole, seam)
+        heads_RTAD[:, :, list(queries)] = value_AD.to(whole.dtype)
+        return (heads_RTAD.reshape(args[0].shape), *args[1:])
+
+    hook = seam.projection.register_forward_pre_hook(replace)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@contextmanager
 def beginning_at(seams: Mapping[int, Seam], layer: int, stream: Tensor) -> Iterator[None]:
     """Skip the layers below one and hand it what it would have been given.
 

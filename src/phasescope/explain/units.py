@@ -13,6 +13,7 @@ Mode = Literal["mean", "zero", "resample"]
 BRANCHES: tuple[Branch, ...] = ("all", "entries", "local")
 BASE = "none"
 """Name of the arm from which nothing is taken."""
+Where = Literal["last", "everywhere"]
 MODES: tuple[Mode, ...] = ("mean", "zero", "resample")
 
 

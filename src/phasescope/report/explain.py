@@ -135,10 +135,10 @@ def _contrast_words(told: dict[str, Any]) -> str:
             f"Without {name}, {points(estimate['value'])} points ({interval}) more are lost at the phases that its "
             f"gate prefers ({phases}) than at the others."
         )
+    more = f"{points(estimate['value'])} points ({interval}) more are lost at the phases that it prefers ({phases})"
     return (
-        f"Specialisation of the last layer's heads is not seen: without {name}, {points(estimate['value'])} points "
-        f"({interval}) more are lost at the phases that its gate prefers ({phases}) than at the others; a difference "
-        f"of {points(found['smallest'])} would have been found with 80 % power."
+        f"No head is seen to serve the phases that its gate prefers: without {name}, {more} than at the others; a "
+        f"difference of {points(found['smallest'])} would have been found with 80 % power."
     )
 
 
