@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from jinja2 import TemplateError, nodes
+from jinja2 import Template, TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -217,10 +217,14 @@ class Tokenizer:
         if thinking is not None:
             given |= {"enable_thinking": thinking, "thinking": thinking}
         try:
-            template = _environment().from_string(self.template)
-            return str(template.render(messages=messages, add_generation_prompt=True, **given))
+            return str(self._compiled.render(messages=messages, add_generation_prompt=True, **given))
         except Exception as error:  # a template is a program, and fails in any way that a program can
             raise UsageError(f"the chat template of {self.name} fails: {_first_line(error)}") from None
+
+    @cached_property
+    def _compiled(self) -> Template:
+        """The template, compiled once: that takes longer than to render a message."""
+        return _environment().from_string(self.template or "")
 
     def words(self, *, capital: bool = False) -> Iterator[tuple[int, str]]:
         """Tokens that are a blank and a word of two letters or more, and survive inside a text, by id.
