@@ -1,11 +1,11 @@
 """The fixture that gates an engine's own tests."""
 
 import pytest
-from tests.check.models import build
-from tests.check.toy import LosesTail, Toy
 
 from phasescope.check import NotOfferedError
 from phasescope.testing import EngineFaultError, assert_engine_invariant
+from tests.check.models import build
+from tests.check.toy import LosesTail, Toy
 
 SMALL = {"sizes": 4, "sweep": 6, "longest": 24}
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 from benchmarks.planted_faults import deepseek_v4
+
 from tests.cli.test_cli import phasescope
 
 SMALL = ["--cases", "4", "--sweep", "6", "--longest", "24", "--threads", "1"]
