@@ -1,6 +1,6 @@
-"""Explanations held against their bars: contrast of a head, hits of the coverage account, time.
+"""Explanations and mitigations held against their bars: a head's contrast, the account's hits, what pads and votes win.
 
-    python -m benchmarks.explain_mitigate [--models FOLDER] [--only head account]
+    python -m benchmarks.explain_mitigate [--models FOLDER] [--only head account mitigate]
 
 The zoo's models are always taken; FOLDER holds further runs of `phasescope train` (one folder each, with a card), such
 as other seeds. Every line but the last is for people, the last is one JSON object:
@@ -16,6 +16,12 @@ as other seeds. Every line but the last is for people, the last is one JSON obje
     account_chance         probability of so many hits if each phase were drawn at random
     explain_seconds        all heads of the zoo's model with the most of them, 200 blocks, one thread, wall clock
     explain_cpu_seconds    the same in seconds of CPU
+    pack_worst_to_best_points   how far the worst residue is below the best phase once records are packed, in points
+    pack_tokens_per_record      neutral tokens added per record, of unequal lengths that visit every residue
+    pack_gain_over_random_points   mean accuracy over that with as many pads at random
+    vote2_worst_gain       rise of the worst residue by two askings, as a share of its distance to the mean
+    vote2_mean_points      rise of the mean by the same
+    flat_pads, flat_mean_points    pads that the uncompressed control gets, and what its mean loses or gains
 """
 
 from __future__ import annotations
@@ -34,7 +40,7 @@ from transformers.utils import logging
 
 from phasescope import zoo
 from phasescope.backends.transformers import TransformersBackend
-from phasescope.experiments import measure
+from phasescope.experiments import local, measure, mitigate
 from phasescope.explain.ablation import Ablation
 from phasescope.explain.account import Account, agreement, chance_of_hit, chance_of_hits, weakest_phases
 from phasescope.explain.explanation import Explanation, Settings
@@ -42,13 +48,16 @@ from phasescope.explain.gates import GateTally
 from phasescope.explain.seam import find_seams
 from phasescope.protocols import InSequencePadding
 from phasescope.records import read_json
+from phasescope.report import build_report
 
 PROTOCOL = "in_sequence"
 """Distractors are not locked to the source there, so that the phase is the source's alone."""
 GATE_CONTEXTS = 8
 GATE_SEED = 11
 """Of the contexts over which gates are read; cards are measured with seed 0."""
-PARTS = ("head", "account")
+PARTS = ("head", "account", "mitigate")
+MENDED, FLAT = "w8s8-1kv", "full-1kv"
+CONTEXTS = 48
 
 
 def checkpoints(models: Path | None) -> Iterator[Path]:
@@ -113,7 +122,7 @@ def two_heads(models: Path | None) -> Path:
 def explained(folder: Path, out: Path, **settings: Any) -> tuple[dict[str, Any], float, float]:
     """An explanation on 200 blocks or more, and its seconds by the clock and of CPU."""
     run = out / folder.name
-    measure([str(folder)], [PROTOCOL], run, seed=0, contexts=13)
+    measure(local([str(folder)]), [PROTOCOL], run, seed=0, contexts=13)
     started, cpu = time.perf_counter(), time.process_time()
     prepared = Explanation(run, Settings(blocks=200, **settings))
     print(f"{folder.name}: {prepared.cost().words()}", flush=True)
@@ -152,6 +161,41 @@ def head_half(models: Path | None) -> dict[str, Any]:
     }
 
 
+def mitigate_half() -> dict[str, Any]:
+    """What pads and votes win on the zoo's most sensitive model, on prompts that its profile was not measured on."""
+    with tempfile.TemporaryDirectory() as out:
+        run = Path(out) / "run"
+        measure(local([FLAT, MENDED]), [PROTOCOL], run, seed=0, contexts=CONTEXTS)
+        build_report([run])
+        for arm in (MENDED, FLAT):
+            folder = run / arm
+            for line in mitigate(run, arm=arm, out=folder, contexts=CONTEXTS, anyway=True)[:-1]:
+                print(line, flush=True)
+        mended, flat = (
+            {one["with_"]: one for one in read_json(run / arm / "mitigation.json")["outcomes"]}
+            for arm in (MENDED, FLAT)
+        )
+        pairs = read_json(run / "run.json")["arms"][0]["protocol"]["settings"]["pairs"]
+    packed, random, vote = (
+        mended[name]["comparison"] for name in ("records packed", "records padded at random", "vote")
+    )
+    distance = vote["mean_without"] - vote["worst_without"]["value"]
+    unpadded = flat["records packed"]
+    return {
+        "pack_worst_to_best_points": round(
+            100 * (packed["best_with"]["value"] - packed["worst_with"]["value"]), 2
+        ),
+        "pack_tokens_per_record": round(mended["records packed"]["pads"] / pairs, 2),
+        "pack_gain_over_random_points": round(100 * (packed["mean_with"] - random["mean_with"]), 2),
+        "vote2_worst_gain": round(
+            (vote["worst_with"]["value"] - vote["worst_without"]["value"]) / distance, 2
+        ),
+        "vote2_mean_points": round(100 * vote["mean_gain"]["value"], 2),
+        "flat_pads": unpadded["pads"],
+        "flat_mean_points": round(100 * unpadded["comparison"]["mean_gain"]["value"], 2),
+    }
+
+
 def main() -> None:
     """Print what was measured, and last one JSON object."""
     parser = argparse.ArgumentParser(
@@ -167,6 +211,8 @@ def main() -> None:
         result |= head_half(given.models)
     if "account" in given.only:
         result |= account_half(given.models)
+    if "mitigate" in given.only:
+        result |= mitigate_half()
     print(json.dumps(result))
 
 
