@@ -14,6 +14,8 @@ as other seeds. Every line but the last is for people, the last is one JSON obje
     head_contrast_of       whose head it is, and how it was taken away
     account_hits, account_models   non-flat models whose phase named by the account is among their measured weakest two
     account_chance         probability of so many hits if each phase were drawn at random
+    account_rank_correlation   of account and measured curve over phases, averaged over these models
+    last_phase_hits        hits of a rule that reads no gate and always names the last phase, at the window's end
     explain_seconds        all heads of the zoo's model with the most of them, 200 blocks, one thread, wall clock
     explain_cpu_seconds    the same in seconds of CPU
     pack_worst_to_best_points   how far the worst residue is below the best phase once records are packed, in points
@@ -84,7 +86,7 @@ def account_of(folder: Path) -> Account | None:
 
 def account_half(models: Path | None) -> dict[str, Any]:
     """Hits of the account over all non-flat models."""
-    hits, phases = 0, []
+    hits, phases, orders, last_hits = 0, [], [], 0
     for folder in checkpoints(models):
         card = read_json(folder / "card.json")["measured"][PROTOCOL]
         curve, account = np.asarray(card["phases"]), account_of(folder)
@@ -98,9 +100,11 @@ def account_half(models: Path | None) -> dict[str, Any]:
         hit = account.weakest in weakest
         hits, phases = hits + hit, [*phases, len(curve)]
         order = agreement(account.phases_P, curve)
+        orders.append(order or 0.0)
+        last_hits += len(curve) - 1 in weakest
         print(
             f"{folder.name:14} {'hit ' if hit else 'miss'} names {account.weakest}, measured weakest {weakest}, chance "
-            f"{chance_of_hit(len(curve)):.0%}, rank correlation {order:+.2f}\n"
+            f"{chance_of_hit(len(curve)):.0%}, rank correlation {order or 0:+.2f}\n"
             f"{'':14} account  {np.round(account.phases_P, 2)}\n{'':14} measured {np.round(curve, 2)}",
             flush=True,
         )
@@ -109,6 +113,8 @@ def account_half(models: Path | None) -> dict[str, Any]:
         "account_models": len(phases),
         "account_expected_by_chance": round(sum(map(chance_of_hit, phases)), 2),
         "account_chance": float(f"{chance_of_hits(phases, hits):.3g}"),
+        "account_rank_correlation": round(float(np.mean(orders)), 2) if orders else None,
+        "last_phase_hits": last_hits,
     }
 
 
