@@ -15,7 +15,7 @@ from ..records import Observation, Reply, Trial, dump_json
 from ..synthetic import RetrievalVocabulary
 from ..tokens import Tokenizer
 from .base import Batch, Plan, Protocol
-from .padding import Family, exact_pads, parse_families
+from .padding import Family, exact_pads, ids_between, parse_families
 from .prompts import Prompt
 from .scorers import Scorer
 
@@ -466,20 +466,11 @@ class _Page:
         places = [(self.texts[0][-_EDGE:], self.texts[1][:_EDGE])]
         if self.texts[2]:
             places.append((self.texts[1][-_EDGE:], self.texts[2][:_EDGE]))
-        found = [self._between(left, right, texts) for left, right in places]
+        found = [ids_between(self.tokenizer, left, right, texts) for left, right in places]
         return [
             first if all(other == first for other in rest) else None
             for first, *rest in zip(*found, strict=True)
         ]
-
-    def _between(self, left: str, right: str, texts: Sequence[str]) -> list[Ids | None]:
-        before, after = (tuple(self.tokenizer.encode(text)) for text in (left, right))
-        inside: list[Ids | None] = []
-        for ids in map(tuple, self.tokenizer.encode_many([left + text + right for text in texts])):
-            last = len(ids) - len(after)
-            whole = last >= len(before) and ids[: len(before)] == before and ids[last:] == after
-            inside.append(ids[len(before) : last] if whole else None)
-        return inside
 
     def whole(self, texts: dict[int, str], lengths: Sequence[int], around: bool) -> bool:
         """Whether each padded prompt, read as one text, has the ids of its parts, and so many pads."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 
 from ..audit.reading import Report
@@ -17,6 +16,7 @@ from ..audit.sentence import COLUMNS, cells, table
 from ..records import Finding, write_atomic
 from .canvas import Frame, box, drawing, element, line, text
 from .figures import Curve, Figure, residue_bars
+from .pages import filled
 from .verdict import p_words, percent, plain
 
 WIDEST = 128
@@ -119,14 +119,8 @@ class Section:
 def render(found: Audit) -> str:
     """The whole page as one HTML text that needs nothing beside it."""
     shown = [stride for stride in found.strides if stride.stride <= WIDEST and _telling(stride, found)]
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("phasescope.report"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return environment.get_template("audit.html.j2").render(
+    return filled(
+        "audit.html.j2",
         title=plain(found.settings.source, 120),
         verdict=found.verdict,
         counted=_counted(found),

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from ..errors import BrokenRecordError
 from ..explain.account import KEPT
 from ..records import read_json, write_atomic
 from .explain_figures import Row, account_curve, gate_bars, heat_map, loss_curve
 from .figures import Figure
+from .pages import filled
 from .verdict import SIGNIFICANT, listed, number, p_words, percent, plain, points
 
 HEADLINES = ("contrast", "heads", "account", "boundary")
@@ -55,14 +54,8 @@ def explain_page(path: Path) -> Path:
     """
     told = read_explanation(path)
     said = sentences(told)
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("phasescope.report"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    page = environment.get_template("explain.html.j2").render(
+    page = filled(
+        "explain.html.j2",
         title=plain(f"{told['run']}, {told['arm']}"),
         sentences=said,
         headline=next((said[name] for name in HEADLINES if name in said), "Nothing could be explained."),

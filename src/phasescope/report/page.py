@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-import jinja2
 import numpy as np
 import numpy.typing as npt
 
@@ -13,6 +12,7 @@ from ..records import Finding
 from .arms import Arm
 from .figures import Curve, Figure, context_dots, phase_curve, residue_bars, spread_forest
 from .method import Method
+from .pages import filled
 from .sweep import apart, sweep_section, sweep_sentence
 from .verdict import (
     COLUMNS,
@@ -54,14 +54,8 @@ def render(title: str, arms: Sequence[Arm], findings: Sequence[Finding], method:
         for number, (name, own) in enumerate(grouped.items(), start=1)
     ]
     listed_findings = [finding for own in grouped.values() for finding in own if finding.name not in RATES]
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("phasescope.report"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return environment.get_template("report.html.j2").render(
+    return filled(
+        "report.html.j2",
         title=plain(title),
         verdict=" ".join(
             [verdict(rest)] * bool(rest or not sweeps) + [sweep_sentence(s) for s in sweeps.values()]
