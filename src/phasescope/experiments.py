@@ -14,7 +14,7 @@ from .backends.transformers import TransformersBackend
 from .catalog import PROTOCOLS
 from .check.effect import read_effect
 from .check.grids import ENGINE_STRIDES, strides_of
-from .check.local import LocalSubject
+from .check.local import LocalSubject, require_dtype
 from .errors import UsageError
 from .records import Finding, dump_json, read_json, write_atomic
 from .runner import Arm, read_run, run
@@ -125,6 +125,7 @@ def check(
     Raises:
         UsageError: for a model that cannot be loaded, or settings that do not fit.
     """
+    require_dtype(dtype)
     name, folder = checkpoint(model)
     backend = TransformersBackend.load(
         folder, name=name, device=device, dtype=dtype, trust_remote_code=trust_remote_code
