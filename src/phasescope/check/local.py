@@ -303,6 +303,17 @@ class LocalSubject(Subject):
         return torch.as_tensor(ids, dtype=torch.long, device=self.model.device)
 
 
+def require_dtype(name: str) -> None:
+    """Refuse what is no number format of torch.
+
+    Raises:
+        UsageError: naming usual ones.
+    """
+    found = getattr(torch, name, None)
+    if name != "auto" and not (isinstance(found, torch.dtype) and found.is_floating_point):
+        raise UsageError(f"unknown dtype {name!r}; give auto, float32, float64, bfloat16 or float16")
+
+
 def _rows(logits_TV: Tensor) -> list[Any]:
     """Log-probabilities in float64, one array per row."""
     return list(torch.log_softmax(logits_TV.detach().double(), dim=-1).cpu().numpy())
