@@ -42,8 +42,9 @@ def check(
     Raises:
         UsageError: for a model that cannot be loaded, or settings that do not fit.
     """
-    from ..check.local import LocalSubject  # needs torch, and checking a server does not
+    from ..check.local import LocalSubject, require_dtype  # needs torch, and checking a server does not
 
+    require_dtype(dtype)
     name, folder = checkpoint(model)
     backend = BACKENDS.load("transformers").load(
         folder, name=name, device=device, dtype=dtype, trust_remote_code=trust_remote_code
