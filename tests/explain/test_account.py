@@ -138,7 +138,7 @@ def test_a_uniform_gate_has_nothing_that_could_recur():
         (WindowGrid(8, 8), (7,), (6, 7)),
         (WindowGrid(4, 4), (3,), (2, 3)),
         (WindowGrid(8, 4), (), (2, 3)),
-        (WindowGrid(8, 8, 4), (7,), (6, 7)),
+        (WindowGrid(8, 8, 4), (3,), (2, 3)),
         (WindowGrid(1, 2), (0, 1), (0,)),
     ],
 )
@@ -147,6 +147,11 @@ def test_the_boundary_follows_from_the_grid(grid, parted, closed):
     found = boundary(grid)
     assert (found.parted, found.closed) == (parted, closed)
     assert boundary(grid, raw=2).closed == ()
+
+
+def test_a_boundary_repeats_within_a_multiple_of_its_stride():
+    """Folded by 16, the phases of W8/S8 occur twice."""
+    assert boundary(GRID).within(16).closed == (6, 7, 14, 15)
 
 
 def test_rolls_are_every_number_of_slots_or_evenly_spread_ones():

@@ -121,6 +121,14 @@ def test_branches_and_heads_together(measured, tmp_path):
     assert both["units"] == ["L0.H0", "L1.H0", "L0.H0+L1.H0"]
 
 
+def test_a_multiple_of_the_stride_may_be_folded_by(measured, tmp_path):
+    """Twice the phases, each as strong as its twin, and the boundary twice."""
+    found = explain(measured, tmp_path / "e", fold=24, rolls=True)
+    assert found["boundary"]["closed"] == [6, 7, 14, 15, 22, 23]
+    assert found["account"]["unkept"] == [6, 7, 14, 15, 22, 23]
+    assert len(found["curve"]["rate"]) == 24
+
+
 def test_cost_is_known_before_it_starts(measured):
     """Tokens that are read once, and last tokens that are read again."""
     cost = Explanation(measured, Settings(blocks=32)).cost()
@@ -141,6 +149,7 @@ def test_cost_is_known_before_it_starts(measured):
         ({"together": ("L0.H0+L7.H0",)}, r"no head 'L7.H0'"),
         ({"arm": "full-1kv", "branch": "entries"}, r"no entries beside its tokens"),
         ({"fold": 1}, r"from 2 on"),
+        ({"fold": 7}, r"repeat every 8 tokens"),
         ({"device": "abacus"}, "abacus"),
     ],
 )

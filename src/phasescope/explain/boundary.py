@@ -20,15 +20,26 @@ MOST_ROLLS = 8
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """Phases at which a window's end stands between a key and its value.
+    """Positions modulo the stride at which a window's end stands between a key and its value.
 
     Attributes:
         parted: no window holds both key and value.
         closed: the key's window is closed, so that its raw token is gone, when the value's token is read.
+        stride: of the grid, after which they repeat.
     """
 
     parted: tuple[int, ...]
     closed: tuple[int, ...]
+    stride: int = 1
+
+    def within(self, modulus: int) -> Boundary:
+        """The same positions folded by a multiple of the stride."""
+        starts = range(0, modulus, self.stride)
+        return Boundary(
+            tuple(start + phase for start in starts for phase in self.parted),
+            tuple(start + phase for start in starts for phase in self.closed),
+            modulus,
+        )
 
 
 def boundary(grid: WindowGrid, distance: int = 1, raw: int = 0) -> Boundary:
@@ -48,10 +59,10 @@ def boundary(grid: WindowGrid, distance: int = 1, raw: int = 0) -> Boundary:
         windows = range((position + grid.shift) // grid.stride + 1)
         holding = [w for w in windows if grid.start(w) <= position <= grid.closes(w)]
         if not any(position + distance <= grid.closes(w) for w in holding):
-            parted.append(int(grid.phase(position)))
+            parted.append(position % grid.stride)
         if any(grid.closes(w) <= position + distance for w in holding) and distance + 1 > raw:
-            closed.append(int(grid.phase(position)))
-    return Boundary(tuple(sorted(parted)), tuple(sorted(closed)))
+            closed.append(position % grid.stride)
+    return Boundary(tuple(sorted(parted)), tuple(sorted(closed)), grid.stride)
 
 
 def rolls_of(width: int) -> list[int]:

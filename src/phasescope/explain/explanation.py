@@ -160,9 +160,14 @@ class Explanation:
             )
         self.protocol = _protocol(self.described["protocol"], path)
         self.run_seed = int(run.description["seed"])
-        self.stride = settings.fold or _stride(self.described["backend"]["grids"]) or UNFOLDED
+        own = _stride(self.described["backend"]["grids"])
+        self.stride = settings.fold or own or UNFOLDED
         if self.stride < 2:
             raise UsageError(f"fold {self.stride}: phases are compared from 2 on")
+        if own is not None and self.stride % own:
+            raise UsageError(
+                f"fold {self.stride}: the model's grids repeat every {own} tokens; leave --fold out, or give a multiple"
+            )
         self.seams = find_seams(self.backend.model)
         self.units = self._units()
         self.rolls = self._rolls() if settings.rolls else []

@@ -110,7 +110,7 @@ def explained(
         for outcome in OUTCOMES
         if outcome in base.outcomes
     }
-    edge = boundary(grids[min(grids)][0], 1, raw) if grids else Boundary((), ())
+    edge = _edge(grids, raw, stride)
     turned = rolled_curves(
         base,
         [(slots, tables[name]) for slots, name in rolls],
@@ -124,7 +124,7 @@ def explained(
     spread = _spread(measured, stride, coordinate)
     edges = {
         name: at_boundary(measured, "accuracy", phases, stride=stride, coordinate=coordinate)
-        for name, phases in asdict(edge).items()
+        for name, phases in (("parted", edge.parted), ("closed", edge.closed))
     }
     maker = _Maker(arm, coordinate, stride, base.n_blocks, base.n_clusters)
     value = {
@@ -153,7 +153,8 @@ def explained(
         "gates": [_plain(gate) for gate in gates],
         "account": None if account is None else _account(account, rate.rate_R),
         "boundary": {
-            **asdict(edge),
+            "parted": edge.parted,
+            "closed": edge.closed,
             "contrasts": {name: None if c is None else asdict(c) for name, c in edges.items()},
             "rolls": [_roll(roll) for roll in turned],
         },
@@ -164,6 +165,14 @@ def explained(
     }
     written: dict[str, Any] = _json(value)
     return written
+
+
+def _edge(grids: Mapping[int, Sequence[WindowGrid]], raw: int, modulus: int) -> Boundary:
+    """The boundary of the one grid that all heads share; none where they have different ones."""
+    different = {grid for heads in grids.values() for grid in heads}
+    if len(different) != 1:
+        return Boundary((), ())
+    return boundary(different.pop(), 1, raw).within(modulus)
 
 
 def _tables(log: Path) -> dict[str, Table]:
