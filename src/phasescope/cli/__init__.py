@@ -96,7 +96,9 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        console.print(f"phasescope: {where}{error.strerror or error}")
+        console.print(
+            f"phasescope: {where}{error.strerror or error}; give a path that can be read and written"
+        )
         sys.exit(2)
     except Exception as error:
         if os.environ.get("PHASESCOPE_DEBUG"):

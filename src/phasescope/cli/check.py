@@ -15,6 +15,7 @@ from ..check.verdict import WORDS
 from ..records import dump_json
 from .extras import need, need_models
 from .progress import bar
+from .server import quiet_retries
 
 
 def check(
@@ -69,6 +70,7 @@ def check(
             progress.update(task, completed=done, total=total, note=what)
 
         if "://" in model:
+            quiet_retries()
             server = need("phasescope.check.serving")
             verdict = server.check_server(
                 model,

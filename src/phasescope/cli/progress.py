@@ -24,4 +24,5 @@ def bar() -> Progress:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
         console=Console(stderr=True),
+        transient=True,  # no bar is left above what a command has to say
     )

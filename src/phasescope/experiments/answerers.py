@@ -45,6 +45,11 @@ class Answerer:
             raise UsageError(
                 f"real text for {self.name} needs its tokenizer; name its folder with --tokenizer"
             )
+        if place == self.folder and self.name in zoo.names():
+            raise UsageError(
+                f"no tokenizer at {place}: {self.name} was trained on token ids and reads no text; ask it `prefix`, "
+                "`in_sequence` or prompts of ids"
+            )
         return Tokenizer.load(place)
 
     def card(self) -> dict[str, Any]:

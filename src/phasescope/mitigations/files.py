@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BrokenRecordError, UsageError
+from ..protocols.padding import parse_families
 from ..records import write_atomic
 from ..tokens import Tokenizer
 from .profile import Profile
@@ -68,6 +69,9 @@ def pack_file(
         UsageError: for a file that cannot be read, a line without text, or a key that is not in its text.
         BrokenRecordError: for a line that is no JSON object.
     """
+    if out.resolve() == records.resolve():
+        raise UsageError(f"{out} is the file that is read; give another file to write")
+    parse_families(families)
     lines = _lines(records, layout)
     head, tail = (_content(path) for path in (layout.before, layout.after))
     texts = [line[layout.text] + layout.separator for line in lines]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ..errors import UsageError
-from ..protocols.padding import FAMILIES, Family, exact_pads, ids_between
+from ..protocols.padding import FAMILIES, Family, exact_pads, ids_between, parse_families
 from ..tokens import Tokenizer
 from .pack import Passage, pack
 from .profile import TOLERANCE, Profile
@@ -153,14 +153,15 @@ def pack_at(
     Raises:
         UsageError: if no neutral text fits.
     """
+    kinds = parse_families(families)
     read = _Read.of(text, tokenizer)
     before = _facts(read, found, marks, profile, tolerance)
     cuts = [cut for cut in sorted(set(places)) if read.begins(cut)]
     wanted = _wanted(read, cuts, found, profile, limit, tolerance)
     if not wanted:
         return Packed(text, {}, {}, before, before)
-    for family in families:
-        pads = _texts(text, wanted, Family.parse(family), tokenizer)
+    for family in kinds:
+        pads = _texts(text, wanted, family, tokenizer)
         if pads is None:
             continue
         padded = _inserted(text, pads)

@@ -85,6 +85,8 @@ def read_arms(folders: Sequence[Path]) -> tuple[list[Arm], dict[str, dict[str, A
     """
     if not folders:
         raise UsageError("no run folder given; name at least one that `phasescope measure` wrote")
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise UsageError(f"a run is named twice among {', '.join(map(str, folders))}; name each once")
     labels = _labels([folder.resolve().name for folder in folders])
     runs = {label: read_run(folder) for label, folder in zip(labels, folders, strict=True)}
     shared = Counter(name for run in runs.values() for name in run.observations)

@@ -139,9 +139,9 @@ def train(
     # Without a GPU accelerate must be told so, or the processes of `torchrun` never find each other.
     accelerator = Accelerator(cpu=not torch.accelerator.is_available())
     _check_shares(settings, accelerator.num_processes)
+    model = new_model(settings)  # first, so that settings that make no model leave no folder behind
     if accelerator.is_main_process:
         _claim(out, settings)
-    model = new_model(settings)
     optimizers = _optimizers(model, settings)
     facts = load_state(out / "state", model, optimizers)
     progress = (
