@@ -48,7 +48,7 @@ class Transport:
         reading = self.engine.go_on(said, new)
         rows = None
         if echo:
-            inside = [self._row(one.rows[0]) for one in self.engine.inside(prompt)]
+            inside = [self._row(one.rows[0]) for one in self.engine.inside(prompt, 0)]
             rows = ({}, *inside[:-1])
         return Completion(
             tuple(map(self._row, reading.rows)), tuple(map(str, reading.tokens)), reading.tokens, rows

@@ -57,8 +57,8 @@ class Toy(Subject):
     def whole(self, prompt: Ids, new: int) -> Reading:
         return self.go_on(prompt, new)
 
-    def inside(self, prompt: Ids) -> list[Reading]:
-        rows = [self.row(prompt[:end], len(prompt) - end) for end in range(1, len(prompt) + 1)]
+    def inside(self, prompt: Ids, start: int) -> list[Reading]:
+        rows = [self.row(prompt[:end], len(prompt) - end) for end in range(start + 1, len(prompt) + 1)]
         return [Reading((row,), (int(row.argmax()),)) for row in rows]
 
     def in_parts(self, prompt: Ids, cuts: Sequence[int], new: int) -> Reading:

@@ -17,6 +17,7 @@ BEAMS = 3
 PATTERN = 11  # tokens after which a prompt for prompt lookup repeats itself
 DRAFTED = 2  # times as many tokens are continued where drafts are to be made
 DECODED = 9  # tokens of a greedy continuation that are read again; two windows of a stride of 4
+MOST_STEPS = 300
 LEAD = 8  # fewest tokens that token-by-token reading begins with
 
 
@@ -30,8 +31,8 @@ class Asker(Protocol):
         """The prompt in one piece: the reference of every comparison."""
         ...
 
-    def inside(self, prompt: Ids) -> Sequence[Reading]:
-        """What follows each token of the prompt."""
+    def inside(self, prompt: Ids, start: int) -> Sequence[Reading]:
+        """What follows each token of the prompt from `start` on."""
         ...
 
     def tail(self, count: int) -> Ids:
@@ -83,7 +84,8 @@ def read_inside(ask: Asker, case: Case) -> Reading:
     the longer prompts may itself have a length at which the engine goes wrong.
     """
     at, behind = len(case.prompt) - 1, case.other or ask.tail(5)
-    found = [ask.inside(case.prompt + behind + ask.tail(more))[at] for more in (0, 3)]
+    start = 0 if case.other else at  # the cases of a sweep share one prompt, and are read at all its tokens
+    found = [ask.inside(case.prompt + behind + ask.tail(more), start)[at - start] for more in (0, 3)]
     reference = ask.whole(case.prompt, 1)
     return min(found, key=lambda reading: gap(reference, reading))
 
@@ -164,11 +166,14 @@ def repeat_cases(plan: Plan) -> Iterator[Case]:
 
 
 def sweep_cases(plan: Plan) -> Iterator[Case]:
-    """Consecutive lengths of one prompt, and boundaries beyond them."""
-    prompt = plan.tokens(plan.longest + 1)
-    swept = range(max(2, plan.longest + 1 - plan.sweep), plan.longest + 1) if plan.sweep else range(0)
-    for length in sorted({*swept, *plan.lengths()}):
+    """Consecutive lengths of one prompt, from the shortest on, and boundaries beyond them."""
+    swept = range(2, min(plan.sweep + 2, plan.longest + 1) if plan.sweep else 2)
+    prompt = plan.tokens(len(swept) + 2)
+    for length in swept:
         yield Case(prompt[:length], other=prompt[length:])
+    for length in plan.lengths():
+        if length not in swept:
+            yield Case(plan.tokens(length))
 
 
 def split_cases(plan: Plan) -> Iterator[Case]:
@@ -192,7 +197,7 @@ def step_cases(plan: Plan) -> Iterator[Case]:
         if length > 2:
             start = max(1, length - int(plan.rng.integers(2, 2 * LEAD)))
             yield Case(plan.tokens(length), start)
-    yield Case(plan.tokens(min(plan.longest, 2 * max(plan.joint, default=LEAD) + 3)), LEAD)
+    yield Case(plan.tokens(min(plan.longest, 2 * max(plan.joint, default=LEAD) + 3, MOST_STEPS)), LEAD)
 
 
 def batch_cases(plan: Plan) -> Iterator[Case]:

@@ -132,10 +132,10 @@ class LocalSubject(Subject):
         with self._asking():
             return self._go_on(self.read(prompt), new)
 
-    def inside(self, prompt: Ids) -> list[Reading]:
-        """One forward with the logits of all tokens."""
+    def inside(self, prompt: Ids, start: int) -> list[Reading]:
+        """One forward with the logits of many tokens."""
         with self._asking():
-            logits_TV = self._forward(self._tensor([prompt]), None, keep=0).logits[0]
+            logits_TV = self._forward(self._tensor([prompt]), None, keep=len(prompt) - start).logits[0]
             return [Reading((row,), (int(row.argmax()),)) for row in _rows(logits_TV)]
 
     @_failing
@@ -315,8 +315,9 @@ def require_dtype(name: str) -> None:
 
 
 def _rows(logits_TV: Tensor) -> list[Any]:
-    """Log-probabilities in float64, one array per row."""
-    return list(torch.log_softmax(logits_TV.detach().double(), dim=-1).cpu().numpy())
+    """Log-probabilities, computed in float64 and kept in float32, one array per row."""
+    rows = [torch.log_softmax(row.detach().double(), dim=-1).float().cpu() for row in logits_TV]
+    return [row.numpy() for row in rows]
 
 
 def _tensors(thing: Any) -> dict[str, Tensor]:

@@ -105,14 +105,14 @@ class ServerSubject(Subject):
         """One request, kept away from the prefix cache where the server lets a request do that."""
         return self._ask([prompt], new)[0]
 
-    def inside(self, prompt: Ids) -> list[Reading]:
+    def inside(self, prompt: Ids, start: int) -> list[Reading]:
         """One request that echoes what the prompt's own tokens were preceded by."""
         if not self.transport.echoes:
             raise NotOfferedError("needs log-probabilities of prompt tokens (vLLM: prompt_logprobs)")
         (answer,) = self.transport.complete([prompt], 1, fields=self._apart(), echo=True)
         if answer.prompt_rows is None or len(answer.prompt_rows) != len(prompt):
             raise NotOfferedError("the server did not return log-probabilities of all prompt tokens")
-        rows = [*answer.prompt_rows[1:], answer.rows[0]]
+        rows = [*answer.prompt_rows[1:], answer.rows[0]][start:]
         return [Reading((row,), (max(row, key=lambda name: row[name], default=""),)) for row in rows]
 
     def in_parts(self, prompt: Ids, cuts: Sequence[int], new: int) -> Reading:

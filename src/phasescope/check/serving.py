@@ -10,7 +10,7 @@ from ..errors import UsageError
 from ..tokens import Tokenizer
 from .cases import ENGINE_STRIDES
 from .effect import read_effect
-from .server import IDS, HttpTransport, ServerSubject
+from .server import IDS, ROUNDING, HttpTransport, ServerSubject
 from .suite import Report, check
 from .verdict import Verdict
 
@@ -49,6 +49,8 @@ def check_server(
     """
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"{url!r} is no address of a server; give http://HOST:PORT")
+    if dtype not in ("auto", *ROUNDING):
+        raise UsageError(f"unknown dtype {dtype!r}; known: {', '.join(ROUNDING)}")
     effect = None if run is None else read_effect(run, arm=arm)
     ids = IDS
     if tokenizer is not None:

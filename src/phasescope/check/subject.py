@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ..errors import PhasescopeError
 
 Ids = tuple[int, ...]
-Row = npt.NDArray[np.float64] | Mapping[str, float]
+Row = npt.NDArray[np.floating] | Mapping[str, float]
 """Natural log-probabilities of the next token: all of the vocabulary, or a server's most probable tokens."""
 
 
@@ -75,8 +75,8 @@ class Subject(ABC):
     def whole(self, prompt: Ids, new: int) -> Reading:
         """Read the prompt in one piece, with nothing kept from before."""
 
-    def inside(self, prompt: Ids) -> Sequence[Reading]:
-        """Read the prompt in one piece and return what follows each of its tokens (readings of one row)."""
+    def inside(self, prompt: Ids, start: int) -> Sequence[Reading]:
+        """Read the prompt in one piece and return what follows each token from `start` on (one row each)."""
         raise NotOfferedError("needs log-probabilities of prompt tokens (vLLM: echo)")
 
     def in_parts(self, prompt: Ids, cuts: Sequence[int], new: int) -> Reading:

@@ -44,19 +44,19 @@ class _Asker:
     new: int
     fixed: Ids
     known: dict[tuple[Ids, int], Reading] = field(default_factory=dict)
-    longer: dict[Ids, Sequence[Reading]] = field(default_factory=dict)
+    longer: dict[tuple[Ids, int], Sequence[Reading]] = field(default_factory=dict)
 
     def whole(self, prompt: Ids, new: int) -> Reading:
         if (prompt, new) not in self.known:
             self.known[prompt, new] = self.subject.whole(prompt, new)
         return self.known[prompt, new]
 
-    def inside(self, prompt: Ids) -> Sequence[Reading]:
-        if prompt not in self.longer:
-            if len(self.longer) > 4:  # the prompts of a sweep are few and long
+    def inside(self, prompt: Ids, start: int) -> Sequence[Reading]:
+        if (prompt, start) not in self.longer:
+            if len(self.longer) > 1:  # a sweep asks two prompts again and again; a whole vocabulary is large
                 self.longer.clear()
-            self.longer[prompt] = self.subject.inside(prompt)
-        return self.longer[prompt]
+            self.longer[prompt, start] = self.subject.inside(prompt, start)
+        return self.longer[prompt, start]
 
     def tail(self, count: int) -> Ids:
         return self.fixed[:count]
@@ -366,8 +366,10 @@ def check(
         UsageError: for settings that do not fit.
     """
     rng = np.random.default_rng([seed, *b"check"])
-    reach = max(2 * max(strides, default=8) + 9, sweep + 9)
+    reach = max(2 * max(strides, default=8) + 9, sweep + 1)
     top = min(subject.longest - 2 * new - 9, reach if longest is None else longest)
+    if new < 1 or sizes < 1 or sweep < 0:
+        raise UsageError(f"new {new}, sizes {sizes}, sweep {sweep}: give at least 1, 1 and 0")
     plan = Plan(tuple(sorted(set(strides))), top, subject.ids, rng, sweep=sweep, sizes=sizes)
     suite = _Suite(subject, plan, new)
     names = _named(features)

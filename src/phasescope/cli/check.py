@@ -12,6 +12,7 @@ from rich.table import Table
 
 from ..check import INVARIANCES, Verdict, row_words
 from ..check.verdict import WORDS
+from ..errors import UsageError
 from ..records import dump_json
 from .extras import need, need_models
 from .progress import bar
@@ -52,6 +53,12 @@ def check(
     ] = False,
 ) -> None:
     """Feed the same tokens in every way that the engine offers; exit with 1 if an answer depends on it."""
+    server = "://" in model
+    if arm is not None and run is None:
+        raise UsageError("--arm names an arm of a run; give the run with --run")
+    for option, given in (("--served", served), ("--tokenizer", tokenizer)):
+        if given is not None and not server:
+            raise UsageError(f"{option} is for a server, and {model!r} is none; give its http address")
     settings = {
         "strides": stride or [],
         "run": run,
@@ -69,10 +76,9 @@ def check(
         def report(what: str, done: int, total: int) -> None:
             progress.update(task, completed=done, total=total, note=what)
 
-        if "://" in model:
+        if server:
             quiet_retries()
-            server = need("phasescope.check.serving")
-            verdict = server.check_server(
+            verdict = need("phasescope.check.serving").check_server(
                 model,
                 report=report,
                 model=served,
