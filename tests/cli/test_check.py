@@ -63,7 +63,7 @@ def test_a_fault_exits_with_1_and_the_json_says_where(ask: Ask, tmp_path) -> Non
         (["w4s4-1kv", "--stride", "1"], "stride 1: give whole numbers from 2"),
         (["w4s4-1kv", "--stride", "9999"], "stride 9999"),
         (["w4s4-1kv", "--feature", "part"], "unknown invariance 'part'; known: repeat"),
-        (["w4s4-1kv", "--run", "nowhere"], "cannot read nowhere/run.json"),
+        (["w4s4-1kv", "--run", "nowhere"], "nowhere holds no run.json"),
         (["w4s4-1kv", "--arm", "x"], "--arm names an arm of a run; give the run with --run"),
         (["w4s4-1kv", "--device", "abacus"], "cannot use device 'abacus'"),
         (["w4s4-1kv", "--dtype", "fp7"], "unknown dtype 'fp7'; give auto"),
@@ -72,7 +72,7 @@ def test_a_fault_exits_with_1_and_the_json_says_where(ask: Ask, tmp_path) -> Non
         (["http://127.0.0.1:9"], "no OpenAI-compatible server"),
         (["http://127.0.0.1:9", "--dtype", "fp7"], "unknown dtype 'fp7'; known: float32"),
         (["http://127.0.0.1:9", "--tokenizer", "nowhere"], "no tokenizer at nowhere"),
-        (["http://127.0.0.1:9", "--run", "nowhere"], "cannot read nowhere/run.json"),
+        (["http://127.0.0.1:9", "--run", "nowhere"], "nowhere holds no run.json"),
         (["gopher://x"], "no address of a server"),
     ],
 )

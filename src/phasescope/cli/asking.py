@@ -151,11 +151,11 @@ class Asking:
         Raises:
             UsageError: for none, or one that is not there.
         """
+        if self.backend is Runs.transformers and self.base_url is None and not (models or controls):
+            raise UsageError("no model named; give zoo names or checkpoint folders, see `phasescope list`")
         experiments = self.experiments()
         if self.backend is Runs.openai:
             return self._served(experiments, models, controls)
-        if not (models or controls):
-            raise UsageError("no model named; give zoo names or checkpoint folders, see `phasescope list`")
         loading = {
             name: getattr(self, name)
             for name in (

@@ -44,8 +44,9 @@ def measure(
     seed: Annotated[int, typer.Option(help="Seed of every draw.", min=0)] = 0,
 ) -> None:
     """Ask every model every question at every residue, and log the answers in a run folder."""
+    answerers = asking.answerers([*(models or []), *(model or [])])
     arms = asking.experiments().arms_of(
-        asking.answerers([*(models or []), *(model or [])]),
+        answerers,
         protocol or ["prefix"],
         pairs=pairs,
         contexts=contexts,
