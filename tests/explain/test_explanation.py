@@ -13,7 +13,7 @@ import torch
 
 from phasescope import UsageError
 from phasescope.backends.planted import Planted
-from phasescope.experiments import measure
+from phasescope.experiments import local, measure
 from phasescope.explain.explanation import Explanation, Settings
 from phasescope.grid import WindowGrid
 from phasescope.protocols import InSequencePadding
@@ -29,7 +29,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model and its control, measured over four contexts."""
     folder = tmp_path_factory.mktemp("run")
     torch.set_num_threads(1)
-    measure([MODEL, "full-1kv"], ["in_sequence"], folder, seed=0, **SMALL)
+    measure(local([MODEL, "full-1kv"]), ["in_sequence"], folder, seed=0, **SMALL)
     return folder
 
 
