@@ -28,6 +28,7 @@ NOISE_DRAWS = 4
 JUDGED = 5  # failures of one invariance that are looked into
 CONFIRMED = 3  # fresh prompts on which it must show again
 SHRINK_TRIES = 60
+MOST_NEW = 64
 UNLIKELY = 10**4  # ways to place the failures, of which one separates the residues
 CLEAN = ("prefill", "decode")  # ways of reading that use no cache of before and no other request
 BLIND = (
@@ -368,8 +369,10 @@ def check(
     rng = np.random.default_rng([seed, *b"check"])
     reach = max(2 * max(strides, default=8) + 9, sweep + 1)
     top = min(subject.longest - 2 * new - 9, reach if longest is None else longest)
-    if new < 1 or sizes < 1 or sweep < 0:
-        raise UsageError(f"new {new}, sizes {sizes}, sweep {sweep}: give at least 1, 1 and 0")
+    if not 1 <= new <= MOST_NEW or sizes < 1 or sweep < 0:
+        raise UsageError(
+            f"new {new}, sizes {sizes}, sweep {sweep}: give 1 to {MOST_NEW}, at least 1 and at least 0"
+        )
     plan = Plan(tuple(sorted(set(strides))), top, subject.ids, rng, sweep=sweep, sizes=sizes)
     suite = _Suite(subject, plan, new)
     names = _named(features)
