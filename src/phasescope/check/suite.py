@@ -31,6 +31,10 @@ SHRINK_TRIES = 60
 MOST_NEW = 64
 UNLIKELY = 10**4  # ways to place the failures, of which one separates the residues
 CLEAN = ("prefill", "decode")  # ways of reading that use no cache of before and no other request
+GONE = "differences did not show again on the same or on fresh prompts"
+FLIPPED = (
+    "differences no larger than what rounding errors change at these prompts, where nearly equal scores flip"
+)
 BLIND = (
     "differences that equal scores in the model may explain; decidable on a local model, or where the model "
     "is known to choose nothing by scores (--no-selection)"
@@ -174,13 +178,15 @@ class _Suite:
                 base = invariance.base or ""
                 return self._row(name, "inherits", judged, note=f"as {INVARIANCES[base].says} does")
             if not own:
-                why = "ties" if any(why == "ties" for _, why in looked) else "unstable"
-                return self._tied(name, judged, failing) if why == "ties" else self._unstable(name, judged)
+                flipped = any(why == "ties" for _, why in looked)
+                return self._row(
+                    name, "ties" if flipped else "unstable", judged, note=FLIPPED if flipped else GONE
+                )
             if invariance.base in broken and invariance.loose:
                 note = f"it builds on {INVARIANCES[invariance.base].says}, which is at fault"
                 return self._row(name, "inherits", judged, note=note)
             if not self._confirmed(invariance, own, ask):
-                return self._unstable(name, judged)
+                return self._row(name, "unstable", judged, note=GONE)
             like = max(own, key=lambda case: len(case.prompt))
             more = [self._gap(invariance, case, ask) for case in invariance.refine(self.plan, like)]
             return self._fault_row(name, judged + more, own, ask, rows)
@@ -206,7 +212,7 @@ class _Suite:
         return self._row(name, "fault", judged, pattern=pattern, smallest=smallest)
 
     def _could_only_be_the_engine(self, pattern: Pattern | None, rows: dict[str, Row]) -> bool:
-        """Whether equal scores are ruled out as a reason: seen, absent, silent elsewhere, or without a pattern.
+        """Whether equal scores are ruled out: they are seen, or absent, or silent elsewhere, or would need a pattern.
 
         Where scores cannot be seen, two things speak against them: they would also move what a longer prompt
         or a prefill of the engine's own words says, and they do not follow a residue.
@@ -304,13 +310,9 @@ class _Suite:
     def _tied(self, name: str, judged: list[_Judged], failing: list[_Judged]) -> Row:
         note = (
             f"{len(failing)} of {len(judged)} cases differ, by up to {max(one.gap for one in failing):.1e}, "
-            "through choices among equal or nearly equal scores; with these settled in one order nothing differs"
+            "through choices among equal scores; with these settled in one order nothing differs"
         )
         return self._row(name, "ties", judged, failed=len(failing), note=note)
-
-    def _unstable(self, name: str, judged: list[_Judged]) -> Row:
-        note = "differences did not show again on the same or on fresh prompts"
-        return self._row(name, "unstable", judged, note=note)
 
     def _spread(self, failing: list[_Judged], most: int) -> list[_Judged]:
         cases = spread([one.case for one in failing], most)
