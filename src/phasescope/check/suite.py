@@ -28,6 +28,7 @@ NOISE_DRAWS = 4
 JUDGED = 5  # failures of one invariance that are looked into
 CONFIRMED = 3  # fresh prompts on which it must show again
 SHRINK_TRIES = 60
+TAIL = 16  # tokens that stand behind a prompt to see it inside a longer one
 MOST_NEW = 64
 UNLIKELY = 10**4  # ways to place the failures, of which one separates the residues
 CLEAN = ("prefill", "decode")  # ways of reading that use no cache of before and no other request
@@ -58,7 +59,9 @@ class _Asker:
 
     def inside(self, prompt: Ids, start: int) -> Sequence[Reading]:
         if (prompt, start) not in self.longer:
-            if len(self.longer) > 1:  # a sweep asks two prompts again and again; a whole vocabulary is large
+            if (
+                len(self.longer) > 2
+            ):  # a sweep asks three prompts again and again; a whole vocabulary is large
                 self.longer.clear()
             self.longer[prompt, start] = self.subject.inside(prompt, start)
         return self.longer[prompt, start]
@@ -82,7 +85,7 @@ class _Suite:
     def __init__(self, subject: Subject, plan: Plan, new: int) -> None:
         self.subject, self.plan = subject, plan
         self.new = new
-        fixed = plan.tokens(8)
+        fixed = plan.tokens(TAIL)
         self.plain = _Asker(subject, new, fixed)
         self.settled = _Asker(subject, new, fixed)
         self.floor = 0.0
@@ -238,7 +241,19 @@ class _Suite:
         return case, "ties" if first.gap <= FLIP_MARGIN * noise else "stands"
 
     def _inherits(self, invariance: Invariance, case: Case, ask: _Asker) -> bool:
-        """Whether the simpler way of reading gives the same, so that this one adds no fault."""
+        """Whether a simpler way of reading fails alike, so that this one adds no fault.
+
+        Every way begins with a prefill: of the prompt, as the reference is, or of what stands before the cut.
+        """
+        prefill = INVARIANCES["prefill"]
+        if invariance in (prefill, INVARIANCES["repeat"]):
+            return False
+        try:
+            for end in {len(case.prompt), case.cut or len(case.prompt)}:
+                if self._gap(prefill, Case(case.prompt[:end]), ask).gap > self.tolerance:
+                    return True
+        except NotOfferedError:
+            pass  # the prompt in one piece is then taken for right
         if invariance.base_read is None:
             return False
         try:
@@ -370,7 +385,7 @@ def check(
     """
     rng = np.random.default_rng([seed, *b"check"])
     reach = max(2 * max(strides, default=8) + 9, sweep + 1)
-    top = min(subject.longest - 2 * new - 9, reach if longest is None else longest)
+    top = min(subject.longest - 2 * new - TAIL, reach if longest is None else longest)
     if not 1 <= new <= MOST_NEW or sizes < 1 or sweep < 0:
         raise UsageError(
             f"new {new}, sizes {sizes}, sweep {sweep}: give 1 to {MOST_NEW}, at least 1 and at least 0"
