@@ -26,6 +26,14 @@ def test_cuts_lie_inside_their_prompts() -> None:
         assert 1 <= len(case.other) <= 5
 
 
+def test_other_tokens_part_from_the_prompt_at_the_cut() -> None:
+    """Else more would be shared than the case says, and a fault of shared tokens would not show."""
+    few = Plan((4,), 70, tuple(range(8)), np.random.default_rng(0), sizes=200)
+    drawn = list(few.cut_cases(other=3))
+    drawn += list(few.cut_sweep(drawn[0]))
+    assert all(case.other[0] != case.prompt[case.cut] for case in drawn)
+
+
 def test_the_same_seed_draws_the_same_cases() -> None:
     """And another seed others."""
     assert list(plan(1).cut_cases()) == list(plan(1).cut_cases())

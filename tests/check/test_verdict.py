@@ -32,6 +32,7 @@ HOLDS = (row("parts", "holds"), row("crop", "absent", note="no crop"))
         (HOLDS, "undecided", "not decidable with this access"),
         ((*HOLDS, row("prefix", "hidden", note="n")), "sensitive", "not decidable with this access"),
         ((*HOLDS, row("prefix", "ties", note="n")), None, "not decidable with this access"),
+        ((*HOLDS, row("prefix", "inherits", failed=4, note="n")), None, "not decidable with this access"),
         ((*HOLDS, row("prefix", "fault", failed=4)), "sensitive", "engine fault"),
         ((*HOLDS, row("prefix", "fault", failed=4), row("batch", "hidden", note="n")), None, "engine fault"),
     ],

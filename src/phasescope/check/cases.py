@@ -132,14 +132,21 @@ class Plan:
                 places = range(1, length - rest + 1)  # type: ignore[assignment]
             cut = int(self.rng.choice(places))
             more = int(self.rng.integers(1, other + 1)) if other else 0
-            yield Case(self.tokens(length), cut, self.tokens(more))
+            yield self._parted(Case(self.tokens(length), cut, self.tokens(more)))
 
     def cut_sweep(self, like: Case, rest: int = 1) -> Iterator[Case]:
         """One prompt with cuts at consecutive places, to see by what they fold."""
         more = min(self.longest, SWEPT + 8) - len(like.prompt)
         prompt = like.prompt + self.tokens(max(0, more))
         most = min(len(prompt) - rest, SWEPT)
-        return (replace(like, prompt=prompt, cut=cut) for cut in range(1, most + 1))
+        return (self._parted(replace(like, prompt=prompt, cut=cut)) for cut in range(1, most + 1))
+
+    def _parted(self, case: Case) -> Case:
+        """The case with other tokens that part from the prompt right at the cut: no more than `cut` is shared."""
+        if not case.other or case.cut is None or case.other[0] != case.prompt[case.cut]:
+            return case
+        first = next(token for token in self.ids if token != case.other[0])
+        return replace(case, other=(first, *case.other[1:]))
 
 
 def spread(items: Sequence[Case], most: int) -> list[Case]:

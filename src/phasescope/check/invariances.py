@@ -53,8 +53,8 @@ class Invariance:
         read: the reading that must equal the prompt read in one piece.
         reference: what it must equal instead of the prompt read in one piece.
         base: the simpler invariance that this one's way of reading makes use of.
-        base_read: the same case read by that simpler way; a failure that it shares is its own. Without one, a
-            failure is put down to the base whenever the base fails.
+        base_read: the same case read by that simpler way, where it is not the prompt in one piece; a failure that it
+            shares is its own.
         loose: its way makes more use of the base than `base_read` shows, so that nothing is said of it while the
             base fails.
         refine: further cases like one that failed, to see by what failures fold.
@@ -80,14 +80,14 @@ def read_again(ask: Asker, case: Case) -> Reading:
 def read_inside(ask: Asker, case: Case) -> Reading:
     """What follows the prompt where more tokens stand behind it.
 
-    Two lengths of what stands behind are tried, and the reading nearer to the reference counts: one of
-    the longer prompts may itself have a length at which the engine goes wrong.
+    Three lengths of what stands behind are tried, and the middle reading by its distance from the reference
+    counts: one of the longer prompts may itself have a length at which the engine goes wrong.
     """
     at, behind = len(case.prompt) - 1, case.other or ask.tail(5)
     start = 0 if case.other else at  # the cases of a sweep share one prompt, and are read at all its tokens
-    found = [ask.inside(case.prompt + behind + ask.tail(more), start)[at - start] for more in (0, 3)]
+    found = [ask.inside(case.prompt + behind + ask.tail(more), start)[at - start] for more in (0, 3, 7)]
     reference = ask.whole(case.prompt, 1)
-    return min(found, key=lambda reading: gap(reference, reading))
+    return sorted(found, key=lambda reading: gap(reference, reading))[1]
 
 
 def read_parts(ask: Asker, case: Case) -> Reading:
@@ -258,19 +258,16 @@ INVARIANCES: dict[str, Invariance] = {
         refine=no_more,
         new=lambda new: 1,
     ),
-    "parts": Invariance("prefill in two parts", split_cases, read_parts, "prefill", read_inside),
+    "parts": Invariance("prefill in two parts", split_cases, read_parts, "prefill"),
     "chunks": Invariance(
         "prefill in chunks of one size",
         chunk_cases,
         read_chunks,
         "parts",
-        read_inside,
         refine=no_more,
         loose=True,
     ),
-    "steps": Invariance(
-        "token-by-token decoding", step_cases, read_steps, "prefill", read_inside, refine=no_more
-    ),
+    "steps": Invariance("token-by-token decoding", step_cases, read_steps, "prefill", refine=no_more),
     "decode": Invariance(
         "a greedy continuation against a prefill of what it said",
         repeat_cases,
@@ -296,7 +293,6 @@ INVARIANCES: dict[str, Invariance] = {
         batch_cases,
         read_batch,
         "prefill",
-        read_inside,
         refine=length_sweep,
     ),
     "speculation": Invariance(
@@ -304,7 +300,6 @@ INVARIANCES: dict[str, Invariance] = {
         lookup_cases,
         read_speculative,
         "parts",
-        None,
         refine=no_more,
         new=lambda new: DRAFTED * new,
         loose=True,

@@ -28,8 +28,14 @@ NOISE_DRAWS = 4
 JUDGED = 5  # failures of one invariance that are looked into
 CONFIRMED = 3  # fresh prompts on which it must show again
 SHRINK_TRIES = 60
+TAIL = 16  # tokens that stand behind a prompt to see it inside a longer one
+MOST_NEW = 64
 UNLIKELY = 10**4  # ways to place the failures, of which one separates the residues
 CLEAN = ("prefill", "decode")  # ways of reading that use no cache of before and no other request
+GONE = "differences did not show again on the same or on fresh prompts"
+FLIPPED = (
+    "differences no larger than what rounding errors change at these prompts, where nearly equal scores flip"
+)
 BLIND = (
     "differences that equal scores in the model may explain; decidable on a local model, or where the model "
     "is known to choose nothing by scores (--no-selection)"
@@ -53,7 +59,9 @@ class _Asker:
 
     def inside(self, prompt: Ids, start: int) -> Sequence[Reading]:
         if (prompt, start) not in self.longer:
-            if len(self.longer) > 1:  # a sweep asks two prompts again and again; a whole vocabulary is large
+            if (
+                len(self.longer) > 2
+            ):  # a sweep asks three prompts again and again; a whole vocabulary is large
                 self.longer.clear()
             self.longer[prompt, start] = self.subject.inside(prompt, start)
         return self.longer[prompt, start]
@@ -77,7 +85,7 @@ class _Suite:
     def __init__(self, subject: Subject, plan: Plan, new: int) -> None:
         self.subject, self.plan = subject, plan
         self.new = new
-        fixed = plan.tokens(8)
+        fixed = plan.tokens(TAIL)
         self.plain = _Asker(subject, new, fixed)
         self.settled = _Asker(subject, new, fixed)
         self.floor = 0.0
@@ -173,13 +181,15 @@ class _Suite:
                 base = invariance.base or ""
                 return self._row(name, "inherits", judged, note=f"as {INVARIANCES[base].says} does")
             if not own:
-                why = "ties" if any(why == "ties" for _, why in looked) else "unstable"
-                return self._tied(name, judged, failing) if why == "ties" else self._unstable(name, judged)
+                flipped = any(why == "ties" for _, why in looked)
+                return self._row(
+                    name, "ties" if flipped else "unstable", judged, note=FLIPPED if flipped else GONE
+                )
             if invariance.base in broken and invariance.loose:
                 note = f"it builds on {INVARIANCES[invariance.base].says}, which is at fault"
                 return self._row(name, "inherits", judged, note=note)
             if not self._confirmed(invariance, own, ask):
-                return self._unstable(name, judged)
+                return self._row(name, "unstable", judged, note=GONE)
             like = max(own, key=lambda case: len(case.prompt))
             more = [self._gap(invariance, case, ask) for case in invariance.refine(self.plan, like)]
             return self._fault_row(name, judged + more, own, ask, rows)
@@ -205,7 +215,7 @@ class _Suite:
         return self._row(name, "fault", judged, pattern=pattern, smallest=smallest)
 
     def _could_only_be_the_engine(self, pattern: Pattern | None, rows: dict[str, Row]) -> bool:
-        """Whether equal scores are ruled out as a reason: seen, absent, silent elsewhere, or without a pattern.
+        """Whether equal scores are ruled out: they are seen, or absent, or silent elsewhere, or would need a pattern.
 
         Where scores cannot be seen, two things speak against them: they would also move what a longer prompt
         or a prefill of the engine's own words says, and they do not follow a residue.
@@ -231,7 +241,19 @@ class _Suite:
         return case, "ties" if first.gap <= FLIP_MARGIN * noise else "stands"
 
     def _inherits(self, invariance: Invariance, case: Case, ask: _Asker) -> bool:
-        """Whether the simpler way of reading gives the same, so that this one adds no fault."""
+        """Whether a simpler way of reading fails alike, so that this one adds no fault.
+
+        Every way begins with a prefill: of the prompt, as the reference is, or of what stands before the cut.
+        """
+        prefill = INVARIANCES["prefill"]
+        if invariance in (prefill, INVARIANCES["repeat"]):
+            return False
+        try:
+            for end in {len(case.prompt), case.cut or len(case.prompt)}:
+                if self._gap(prefill, Case(case.prompt[:end]), ask).gap > self.tolerance:
+                    return True
+        except NotOfferedError:
+            pass  # the prompt in one piece is then taken for right
         if invariance.base_read is None:
             return False
         try:
@@ -303,13 +325,9 @@ class _Suite:
     def _tied(self, name: str, judged: list[_Judged], failing: list[_Judged]) -> Row:
         note = (
             f"{len(failing)} of {len(judged)} cases differ, by up to {max(one.gap for one in failing):.1e}, "
-            "through choices among equal or nearly equal scores; with these settled in one order nothing differs"
+            "through choices among equal scores; with these settled in one order nothing differs"
         )
         return self._row(name, "ties", judged, failed=len(failing), note=note)
-
-    def _unstable(self, name: str, judged: list[_Judged]) -> Row:
-        note = "differences did not show again on the same or on fresh prompts"
-        return self._row(name, "unstable", judged, note=note)
 
     def _spread(self, failing: list[_Judged], most: int) -> list[_Judged]:
         cases = spread([one.case for one in failing], most)
@@ -367,9 +385,11 @@ def check(
     """
     rng = np.random.default_rng([seed, *b"check"])
     reach = max(2 * max(strides, default=8) + 9, sweep + 1)
-    top = min(subject.longest - 2 * new - 9, reach if longest is None else longest)
-    if new < 1 or sizes < 1 or sweep < 0:
-        raise UsageError(f"new {new}, sizes {sizes}, sweep {sweep}: give at least 1, 1 and 0")
+    top = min(subject.longest - 2 * new - TAIL, reach if longest is None else longest)
+    if not 1 <= new <= MOST_NEW or sizes < 1 or sweep < 0:
+        raise UsageError(
+            f"new {new}, sizes {sizes}, sweep {sweep}: give 1 to {MOST_NEW}, at least 1 and at least 0"
+        )
     plan = Plan(tuple(sorted(set(strides))), top, subject.ids, rng, sweep=sweep, sizes=sizes)
     suite = _Suite(subject, plan, new)
     names = _named(features)

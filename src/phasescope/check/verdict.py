@@ -170,7 +170,8 @@ def decide(rows: tuple[Row, ...], effect: Effect | None) -> tuple[Decision, str]
     every invariance that the engine offers holds; where one could not be decided, nothing is said.
     """
     faults = [row for row in rows if row.state == "fault"]
-    open_ = [row for row in rows if row.state in ("hidden", "ties", "unstable")]
+    # A failure that is shared with a way which was not checked, or passed, has found no culprit.
+    open_ = [row for row in rows if row.state in ("hidden", "ties", "unstable", "inherits")]
     if faults:
         return "engine fault", _fault_words(faults, effect)
     held = sum(row.state == "holds" for row in rows)
