@@ -100,6 +100,17 @@ def run(
         _answer(arms, out, plan, report, answering)
 
 
+def observed(
+    name: str, backend: Backend, protocol: Protocol, rng: np.random.Generator
+) -> Iterator[Observation]:
+    """What a backend that is at hand recalls, without a folder; trials without a reply are left out."""
+    vocabulary = backend.vocabulary() if protocol.synthetic else None
+    for batch in protocol.batches(vocabulary, rng):
+        for trial, reply in zip(batch, backend.answer(batch), strict=True):
+            if isinstance(reply, Reply):
+                yield protocol.observe(trial, reply, name)
+
+
 def planned(
     arms: Sequence[Arm], seed: int, vocabularies: Sequence[RetrievalVocabulary | None]
 ) -> Iterator[tuple[int, Batch]]:

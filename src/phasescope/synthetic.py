@@ -39,14 +39,19 @@ class RetrievalVocabulary(Record):
         return self
 
     @classmethod
-    def contiguous(cls, fillers: int, keys: int, values: int) -> Self:
-        """The first ids are filler, the next keys, the last values."""
-        ids = range(fillers + keys + values)
+    def contiguous(cls, fillers: int, keys: int, values: int, first: int = 0) -> Self:
+        """From `first` on, the first ids are filler, the next keys, the last values."""
+        ids = range(first, first + fillers + keys + values)
         return cls(
             fillers=tuple(ids[:fillers]),
             keys=tuple(ids[fillers : fillers + keys]),
             values=tuple(ids[fillers + keys :]),
         )
+
+    @property
+    def every(self) -> tuple[int, ...]:
+        """All ids of the three sets."""
+        return (*self.fillers, *self.keys, *self.values)
 
     @property
     def pairs(self) -> int:

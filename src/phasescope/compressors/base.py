@@ -144,6 +144,9 @@ class AbstractWindowPool(AbstractCompressor):
 
     Keys are pooled before rotary embedding, and the entry is rotated at the window's first real token.
 
+    Attributes:
+        tally: where to append each forward's mean weight of each slot, [H, W]; None for nowhere.
+
     Source: arXiv 2609.36322.
     Differs: the gate reads the layer's normed input h; u is one linear map without bias per KV head and b
         starts at zero, so that training starts from a nearly uniform gate. Neither is spelled out there.
@@ -151,6 +154,7 @@ class AbstractWindowPool(AbstractCompressor):
 
     def __init__(self, grids: Sequence[WindowGrid], hidden_size: int, head_dim: int) -> None:
         super().__init__(grids, hidden_size, head_dim)
+        self.tally: list[Tensor] | None = None
         self.channels = self.gate_channels(head_dim)
         self.gate: nn.Linear | None = None
         if self.channels:
@@ -210,6 +214,8 @@ class AbstractWindowPool(AbstractCompressor):
         window_BHNWC = cut_windows(torch.cat(parts, dim=-1), self.grids)
         key_BHNWD, state_BHNWG, *value = window_BHNWC.split([part.shape[-1] for part in parts], dim=-1)
         weight_BHNWC = self.weights_BHNWC(state_BHNWG, real_HNW)
+        if self.tally is not None and start_HN.shape[1]:
+            self.tally.append(_mean_weight_HW(weight_BHNWC, closes_HN != NEVER))
         key_BHND = (weight_BHNWC * key_BHNWD).sum(3)
         return Entries(
             key_BHND=key_BHND,
@@ -218,6 +224,13 @@ class AbstractWindowPool(AbstractCompressor):
             closes_BHN=closes_HN[None],
             covered_BHT=first_cover(self.grids, tokens, key_BHTD.device)[None],
         )
+
+
+def _mean_weight_HW(weight_BHNWC: Tensor, held_HN: Tensor) -> Tensor:
+    """Mean of the gate's weights over rows, channels and the windows that each head has."""
+    mean_HNW = weight_BHNWC.mean((0, 4))
+    held_HN1 = held_HN[..., None].to(mean_HNW.dtype)
+    return (mean_HNW * held_HN1).sum(1) / held_HN1.sum(1).clamp(min=1)
 
 
 def window_bounds(grids: Sequence[WindowGrid], tokens: int, device: torch.device) -> tuple[Tensor, Tensor]:

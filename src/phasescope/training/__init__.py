@@ -1,7 +1,9 @@
-"""Training of compressed models on synthetic key-value retrieval, resumable to the same bytes."""
+"""Training of compressed models on synthetic retrieval, on text, or on both, resumable to the same bytes."""
 
 from .data import RetrievalTask as RetrievalTask
-from .trainer import Progress as Progress
-from .trainer import Training as Training
+from .settings import Progress as Progress
+from .settings import Text as Text
+from .settings import Training as Training
+from .trainer import held_out_loss as held_out_loss
 from .trainer import is_main_process as is_main_process
 from .trainer import train as train

@@ -1,0 +1,125 @@
+"""What one optimizer step reads, in parts of equal shape, and what it loses on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..corpus import Corpus
+from .data import IGNORED, Batch
+from .settings import Progress, Text, Training
+
+RECORDS, TEXT = "records", "text"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Sequences that are read in one forward.
+
+    Attributes:
+        kind: `records` or `text`.
+        ids_BT: the tokens.
+        labels_BT: the token itself where it carries loss, and `IGNORED` elsewhere.
+        weight: of the part's mean loss in the step's sum.
+        shift: by how many tokens the grids are moved back while it is read.
+    """
+
+    kind: str
+    ids_BT: Tensor
+    labels_BT: Tensor
+    weight: float
+    shift: int = 0
+
+
+def parts_of(
+    settings: Training, progress: Progress, corpus: Corpus | None, process: int, processes: int
+) -> Iterator[Part]:
+    """This process's parts of one step; records first.
+
+    Draws depend on seed and step alone: all processes draw the same sequences and take every n-th.
+    """
+    for kind, (ids, labels), weight in _batches(settings, progress, corpus):
+        shifts = np.random.default_rng([settings.seed, progress.step, 2])
+        for piece in range(settings.accumulate):
+            mine = slice(process * settings.accumulate + piece, None, processes * settings.accumulate)
+            yield Part(
+                kind,
+                torch.from_numpy(ids[mine]),
+                torch.from_numpy(labels[mine]),
+                weight / settings.accumulate,
+                int(shifts.integers(settings.compression.stride))
+                if settings.random_shift and settings.compression
+                else 0,
+            )
+
+
+def loss_of(model: Any, part: Part, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Mean cross-entropy in nats, and accuracy, over the tokens of a part that carry loss."""
+    ids_BT, labels_BT = part.ids_BT.to(device), part.labels_BT.to(device)
+    first = int((part.labels_BT[0] != IGNORED).nonzero()[0])
+    keep = ids_BT.shape[1] - first + 1  # logits are needed from the token before the first label on
+    logits = model(input_ids=ids_BT, logits_to_keep=keep, use_cache=False).logits[:, :-1]
+    target = labels_BT[:, first:]
+    scored = target != IGNORED
+    logits, target = logits[scored].float(), target[scored]
+    return torch.nn.functional.cross_entropy(logits, target), (logits.argmax(-1) == target).float().mean()
+
+
+@torch.no_grad()
+def held_out_loss(model: Any, corpus: Corpus, tokens: int, windows: int, rows: int = 16) -> float:
+    """Mean loss in nats per token on the same windows of held-out text every time.
+
+    Args:
+        model: in evaluation mode.
+        corpus: the text.
+        tokens: length of a window; its first token is given.
+        windows: at most so many.
+        rows: windows of one forward.
+    """
+    ids_RT = torch.from_numpy(corpus.spread("held_out", windows, tokens))
+    losses = [
+        loss_of(model, _text_part(ids_BT.numpy(), 1.0), model.device)[0].item() * len(ids_BT)
+        for ids_BT in ids_RT.split(rows)
+    ]
+    return sum(losses) / len(ids_RT)
+
+
+def rows_of(settings: Training) -> Iterator[tuple[str, int]]:
+    """How many sequences a step has at every stage, with a name for a refusal."""
+    if settings.task is not None:
+        for pairs in settings.stages():
+            yield f"sequences at {pairs} pairs", settings.rows_at(pairs)
+    if settings.text is not None:
+        yield "windows of text", settings.text.rows
+
+
+def _batches(
+    settings: Training, progress: Progress, corpus: Corpus | None
+) -> Iterator[tuple[str, Batch, float]]:
+    if settings.task is not None:
+        rng = np.random.default_rng([settings.seed, progress.step])
+        rows = settings.rows_at(progress.pairs)
+        yield RECORDS, settings.task.batch(rows, progress.pairs, rng), 1.0
+    if settings.text is not None:
+        assert corpus is not None  # `train` has refused otherwise
+        rng = np.random.default_rng([settings.seed, progress.step, 1])
+        yield TEXT, _text_batch(settings.text, corpus, rng), settings.text.weight
+
+
+def _text_batch(text: Text, corpus: Corpus, rng: np.random.Generator) -> Batch:
+    return _labelled(corpus.windows("train", text.rows, text.tokens, rng))
+
+
+def _labelled(ids: np.ndarray) -> Batch:
+    labels = ids.copy()
+    labels[:, 0] = IGNORED
+    return ids, labels
+
+
+def _text_part(ids: np.ndarray, weight: float) -> Part:
+    return Part(TEXT, *map(torch.from_numpy, _labelled(ids)), weight)
