@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
@@ -26,10 +28,14 @@ class RetrievalTask(Record):
         vocabulary: the ids that may appear.
         fillers: the most filler tokens around and between the records; each batch draws a number from 0 to this, or
             to four times the number of records where that is less (a short context is mostly records).
+        roles: `fixed` keeps fillers, keys and values apart as the vocabulary does; `drawn` deals all its ids out anew
+            for every sequence, so that no token tells by itself whether it will be asked for. As in text, only the
+            place of a token is then left to prefer one by.
     """
 
     vocabulary: RetrievalVocabulary = RetrievalVocabulary.contiguous(fillers=32, keys=112, values=112)
     fillers: int = Field(default=72, ge=0)
+    roles: Literal["fixed", "drawn"] = "fixed"
 
     def batch(self, rows: int, pairs: int, rng: np.random.Generator) -> Batch:
         """Draw equal-length sequences.
@@ -47,11 +53,23 @@ class RetrievalTask(Record):
         return ids, labels
 
     def _row(self, length: int, pairs: int, widest: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        records = draw_pairs(self.vocabulary, pairs, rng)
+        vocabulary = self.vocabulary if self.roles == "fixed" else _dealt(self.vocabulary, rng)
+        records = draw_pairs(vocabulary, pairs, rng)
         gaps = rng.integers(0, widest + 1, size=pairs - 1)
         starts = np.concatenate([[0], np.cumsum(gaps + 2)])
         start = int(rng.integers(0, length - starts[-1] - 1))  # the record that starts last needs two places
-        context = draw_fillers(self.vocabulary, length, rng)
+        context = draw_fillers(vocabulary, length, rng)
         context[start + starts] = records[:, 0]
         context[start + starts + 1] = records[:, 1]
         return np.concatenate([context, rng.permutation(records).reshape(-1)])
+
+
+def _dealt(vocabulary: RetrievalVocabulary, rng: np.random.Generator) -> RetrievalVocabulary:
+    """The same ids in three sets of the same sizes, drawn anew."""
+    fillers, keys = len(vocabulary.fillers), len(vocabulary.keys)
+    ids = rng.permutation(vocabulary.every).tolist()
+    return RetrievalVocabulary.model_construct(
+        fillers=tuple(ids[:fillers]),
+        keys=tuple(ids[fillers : fillers + keys]),
+        values=tuple(ids[fillers + keys :]),
+    )
