@@ -11,6 +11,9 @@ from torch import Tensor, nn
 
 from ..compressors.base import AbstractCompressor, AbstractWindowPool
 from ..grid import WindowGrid
+from ..models.attention import CompressedAttention
+
+EVERYTHING = 1 << 40  # a tail longer than any sequence
 
 
 def compressors_of(model: nn.Module) -> list[AbstractCompressor]:
@@ -66,6 +69,20 @@ def moved(model: nn.Module, by: int) -> Iterator[None]:
     finally:
         for compressor, grids in zip(found, before, strict=True):
             compressor.grids = grids
+
+
+@contextmanager
+def reading_raw(model: nn.Module) -> Iterator[None]:
+    """Every earlier token is read raw, too, as if the tail window reached to the beginning."""
+    layers = [module for module in model.modules() if isinstance(module, CompressedAttention)]
+    before = [layer.plan for layer in layers]
+    try:
+        for layer, plan in zip(layers, before, strict=True):
+            layer.plan = plan.model_copy(update={"tail": EVERYTHING})
+        yield
+    finally:
+        for layer, plan in zip(layers, before, strict=True):
+            layer.plan = plan
 
 
 def _moved(grid: WindowGrid, by: int) -> WindowGrid:

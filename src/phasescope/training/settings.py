@@ -57,6 +57,8 @@ class Training(Record):
         precision: `bf16` computes in bfloat16 where that is safe and keeps weights in float32.
         balance: weight of the penalty on uneven gates (`training.gates.imbalance`).
         random_shift: read every part of every step on a grid moved by a shift of its own, 0 to S − 1.
+        raw_steps: in so many first steps every earlier token is read raw as well as in its entries, so that the layers
+            first learn what to look for, and then to find it in entries.
         seed: seeds the weights and every batch.
     """
 
@@ -89,6 +91,7 @@ class Training(Record):
     precision: Literal["fp32", "bf16"] = "fp32"
     balance: float = Field(default=0.0, ge=0)
     random_shift: bool = False
+    raw_steps: int = Field(default=0, ge=0)
     seed: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
@@ -99,8 +102,8 @@ class Training(Record):
             raise ValueError(f"head_dim {self.head_dim} is odd; rotary embedding turns pairs of channels")
         if self.task is None and self.text is None:
             raise ValueError("there is nothing to train on; give a task, or text")
-        if (self.balance or self.random_shift) and self.compression is None:
-            raise ValueError("balance and random_shift act on the grid of a compression, and there is none")
+        if (self.balance or self.random_shift or self.raw_steps) and self.compression is None:
+            raise ValueError("balance, random_shift and raw_steps act on a compression, and there is none")
         return self
 
     def rows_at(self, pairs: int) -> int:

@@ -18,7 +18,7 @@ from ..errors import UsageError
 from ..models import CompressedQwen3ForCausalLM
 from ..records import dump_json, write_atomic
 from .checkpoint import load_state, save_state
-from .gates import compressors_of, imbalance, moved, watched
+from .gates import compressors_of, imbalance, moved, reading_raw, watched
 from .mixture import RECORDS, TEXT, Part, held_out_loss, loss_of, parts_of, rows_of
 from .optim import optimizers_of, set_step_sizes
 from .settings import Progress, Training
@@ -136,7 +136,7 @@ def _step(
     for index, part in enumerate(parts):
         waits = accelerator.no_sync(model) if index + 1 < len(parts) else nullcontext()
         with waits:
-            loss, facts = _loss(settings, model, part, accelerator)
+            loss, facts = _loss(settings, progress, model, part, accelerator)
             accelerator.backward(loss)
         for name, value in facts.items():
             sums[name] = sums.get(name, 0) + value.detach() / settings.accumulate
@@ -149,11 +149,13 @@ def _step(
 
 
 def _loss(
-    settings: Training, model: Any, part: Part, accelerator: Accelerator
+    settings: Training, progress: Progress, model: Any, part: Part, accelerator: Accelerator
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """A part's weighted loss, and what to tell of it."""
     plain = accelerator.unwrap_model(model)
     with ExitStack() as stack:
+        if progress.step < settings.raw_steps:
+            stack.enter_context(reading_raw(plain))
         if settings.random_shift:
             stack.enter_context(moved(plain, part.shift))
         tallies = stack.enter_context(watched(plain)) if settings.balance else []
