@@ -66,7 +66,9 @@ def rows(text: Text | None) -> dict[str, Training]:
     for name, changes in ABLATIONS.items():
         found[f"w8s4-{name}"] = _row(text, _grid(8, 4, **changes))
     for name, (kv_heads, changes, training) in ATTEMPTS.items():
-        found[f"try-{name}"] = _row(text, _grid(8, 8, **changes), **{"kv_heads": kv_heads, **training})
+        found[f"try-{name}"] = _row(
+            text, _grid(**{"width": 8, "stride": 8, **changes}), **{"kv_heads": kv_heads, **training}
+        )
     return found
 
 
