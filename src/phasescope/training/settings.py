@@ -57,8 +57,8 @@ class Training(Record):
         precision: `bf16` computes in bfloat16 where that is safe and keeps weights in float32.
         balance: weight of the penalty on uneven gates (`training.gates.imbalance`).
         random_shift: read every part of every step on a grid moved by a shift of its own, 0 to S − 1.
-        raw_steps: in so many first steps every earlier token is read raw as well as in its entries, so that the layers
-            first learn what to look for, and then to find it in entries.
+        raw_steps: in so many first steps nothing is compressed, so that the layers first learn what to look for, and then
+            to find it in entries.
         seed: seeds the weights and every batch.
     """
 

@@ -153,16 +153,20 @@ def _loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """A part's weighted loss, and what to tell of it."""
     plain = accelerator.unwrap_model(model)
+    raw = progress.step < settings.raw_steps
     with ExitStack() as stack:
-        if progress.step < settings.raw_steps:
+        if raw:
             stack.enter_context(reading_raw(plain))
         if settings.random_shift:
             stack.enter_context(moved(plain, part.shift))
-        tallies = stack.enter_context(watched(plain)) if settings.balance else []
+        tallies = stack.enter_context(watched(plain)) if settings.balance and not raw else []
         loss, hits = loss_of(model, part, accelerator.device)
         grids = [compressor.grids for compressor in compressors_of(plain)]
     facts = {"loss": loss, "accuracy": hits} if part.kind == RECORDS else {"text_loss": loss}
     weighted = part.weight * loss
+    if raw:  # processes that share a step wait for every gradient
+        gates = [param for compressor in compressors_of(plain) for param in compressor.parameters()]
+        weighted = weighted + 0.0 * sum(param.sum() for param in gates)
     masses = [torch.stack(tally).mean(0) for tally in tallies if tally]
     if masses:
         uneven = imbalance(masses, grids)
