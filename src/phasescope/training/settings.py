@@ -59,6 +59,8 @@ class Training(Record):
         random_shift: read every part of every step on a grid moved by a shift of its own, 0 to S − 1.
         raw_steps: in so many first steps nothing is compressed, so that the layers first learn what to look for, and then
             to find it in entries.
+        shared_start: start from the weights that full attention starts from with the same seed, so that rows of one seed
+            differ in nothing but their grid; the compressors' own weights are drawn apart.
         seed: seeds the weights and every batch.
     """
 
@@ -92,6 +94,7 @@ class Training(Record):
     balance: float = Field(default=0.0, ge=0)
     random_shift: bool = False
     raw_steps: int = Field(default=0, ge=0)
+    shared_start: bool = False
     seed: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")

@@ -112,6 +112,11 @@ def new_model(settings: Training) -> CompressedQwen3ForCausalLM:
         model = CompressedQwen3ForCausalLM(settings.architecture())
         # At Qwen3's 0.02 the first updates of the layers drown the token's identity in the residual stream.
         torch.nn.init.normal_(model.model.embed_tokens.weight, std=settings.embedding_std)
+    if settings.shared_start and settings.compression is not None:
+        plain = new_model(settings.model_copy(update={"compression": None}))
+        mine = model.state_dict()
+        shared = {name: value for name, value in plain.state_dict().items() if name in mine}
+        model.load_state_dict(shared, strict=False)
     return model
 
 

@@ -43,7 +43,8 @@ ATTEMPTS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
 TRAINING: dict[str, Any] = {
     "steps": 2400,
     "embedding_std": 0.3,
-    "raw_steps": 400,
+    "raw_steps": 600,
+    "shared_start": True,
 }
 TEXT = {"rows": 4, "tokens": 256, "weight": 0.3}
 
@@ -53,8 +54,8 @@ def rows(text: Text | None) -> dict[str, Training]:
 
     Source: arXiv 2609.36322 for the axes; the attempts are ours.
     Differs: two layers of width 64 with 4 query heads of 32 channels, so that the most KV heads are 4 and not 8; at most
-        16 records a context; text and records in one mixture instead of a text corpus alone. The first sixth of the steps
-        compresses nothing: from scratch, two layers take longer than two cores allow to find records in entries.
+        16 records a context; text and records in one mixture instead of a text corpus alone. In the first quarter of the steps
+        nothing is compressed: from scratch, two layers take longer than two cores allow to find records in entries.
     """
     found = {"full": _row(text, None)}
     for width, stride in GRIDS:
