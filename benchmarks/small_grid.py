@@ -55,7 +55,9 @@ def main() -> None:
             for protocol in ("prefix", "in_sequence")
             if protocol in summary
         }
-        print(f"{name}: {summary['minutes']} minutes, held out {summary.get('held_out')}, {spread}", flush=True)
+        print(
+            f"{name}: {summary['minutes']} minutes, held out {summary.get('held_out')}, {spread}", flush=True
+        )
     print(json.dumps({"rows": kept, "minutes": round((time.time() - started) / 60, 1)}))
 
 

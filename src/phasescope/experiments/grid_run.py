@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 LOOKS = 20
 FINAL_WINDOWS = 512
-KEPT = ("mean_accuracy", "worst_residue", "phase_sd", "split_half_gap", "period", "phase_test", "phase_rate")
+KEPT = {
+    "accuracy": ("mean_accuracy", "worst_residue", "phase_sd", "split_half_gap", "period", "phase_rate"),
+    "logprob": ("phase_sd", "period"),  # where every answer is right, only this can still show a phase
+}
 
 
 def run_row(
@@ -47,7 +51,7 @@ def run_row(
 
     Returns:
         the summary: `row`, `seed`, `settings`, `tokens`, `minutes`, `parameters`, `held_out`, `curve` and, per protocol,
-        findings of accuracy.
+        findings of accuracy, and of the log-probability what a control needs.
     """
     if keep.exists():
         found: dict[str, Any] = read_json(keep)
@@ -66,7 +70,7 @@ def run_row(
     )
     from ..models import CompressedQwen3ForCausalLM
 
-    model = CompressedQwen3ForCausalLM.from_pretrained(out).eval()
+    model = CompressedQwen3ForCausalLM.from_pretrained(out)  # in evaluation mode
     summary: dict[str, Any] = {
         "row": name,
         "seed": settings.seed,
@@ -86,22 +90,21 @@ def run_row(
             ),
         )
         summary |= _measured(settings, out)
-    summary["curve"] = [
-        _short(line) for line in map(_parsed, (out / "curve.jsonl").read_text().splitlines())
-    ]
+    summary["curve"] = [_short(line) for line in map(_parsed, (out / "curve.jsonl").read_text().splitlines())]
     write_atomic(keep, dump_json(summary))
     return summary
 
 
 def _measured(settings: Training, out: Path) -> dict[str, Any]:
-    """Findings of accuracy per protocol, on records that were not trained on."""
+    """Findings per protocol, on records that were not trained on."""
     measure(local([str(out)]), DEMO_PROTOCOLS, out / "phase", seed=DEMO_SEED, contexts=DEMO_CONTEXTS)
-    plan, found = settings.compression, {}
+    stride = settings.compression.stride if settings.compression else None
+    found: dict[str, Any] = {}
     for arm, observations in read_run(out / "phase").observations.items():
         findings = analyse(
             observations,
-            stride=plan and plan.stride,
-            fold=plan.stride if plan else CONTROL_FOLD,
+            stride=stride,
+            fold=stride or CONTROL_FOLD,
             rng=np.random.default_rng(DEMO_SEED),
         )
         found[arm.rpartition("/")[2]] = _kept(findings)
@@ -112,19 +115,10 @@ def _kept(findings: list[Finding]) -> list[dict[str, Any]]:
     return [
         finding.model_dump(mode="json", exclude_defaults=True)
         for finding in findings
-        if finding.outcome == "accuracy" and finding.name in KEPT
+        if finding.name in KEPT.get(finding.outcome, ())
     ]
-
-
-def _parsed(line: str) -> dict[str, Any]:
-    import json
-
-    found: dict[str, Any] = json.loads(line)
-    return found
 
 
 def _short(look: dict[str, Any]) -> dict[str, Any]:
     """A look with as many digits as its noise deserves."""
-    return {
-        name: round(value, 4) if isinstance(value, float) else value for name, value in look.items()
-    }
+    return {name: round(value, 4) if isinstance(value, float) else value for name, value in look.items()}
