@@ -18,9 +18,9 @@ from .results_tables import attempts, bars, beside, dynamics, grid, matrix, read
 
 INTRODUCTION = """# The published grid on our own models
 
-Two layers of width 64, trained from scratch on prose and on key-value records at once, every row on the same budget and
-with the same settings but for its grid (`phasescope.training.recipes.small`). This page is made from the summaries in
-`{keep}` by
+Two layers of width 64, trained from scratch on prose and on key-value records at once, every row on the same budget
+and with the same settings but for its grid (`phasescope.training.recipes.small`). This page is made from the summaries
+in `{keep}` by
 
     python -m benchmarks.results
 
@@ -32,8 +32,9 @@ and they by (a corpus that any machine can fetch, see `examples/botocore_text.py
 A row that is not here has not been trained yet. **Held out**: nats per token on prose that was not trained on (its
 documents share wording with the training documents, so it is no measure of English). **Mean**: recall of one of 16
 records. **Worst**: recall at the worst of 24 residues, picked on one half of the contexts and measured on the other.
-**Phase SD**: standard deviation of recall over phases without sampling noise, with its 95 % interval. **Gap**: best less
-worst phase, picked on one half and measured on the other. All in points of per cent, from 72 contexts in 24 layouts.
+**Phase SD**: standard deviation of recall over phases without sampling noise, with its 95 % interval. **Gap**: best
+less worst phase, picked on one half and measured on the other. All in points of per cent, from 72 contexts in 24
+layouts.
 """
 
 

@@ -126,13 +126,16 @@ def bars(runs: Sequence[Run]) -> tuple[dict[str, int], str]:
     corrected = holm(np.array(controls, float)) if controls else np.array([])
     below = int((corrected < 0.01).sum())
     text = (
-        f"In {sensitive} arms (a run under one padding) the interval of the phase SD excludes 0; the period found from the "
+        f"In {sensitive} arms (a run under one padding) the interval of the phase SD excludes 0; the "
+        f"period found from the "
         f"data alone is the model's stride in {sensitive - len(wrong)} of them"
         + (f", and not in: {'; '.join(wrong)}.\n" if wrong else ".\n")
         + (f"\nFlat by that interval: {'; '.join(flat)}.\n" if flat else "")
         + (
-            f"\nFull attention, accuracy and log-probability (an accuracy of 100 % can show no phase, its log-probability "
-            f"can): of {len(controls)} searches {below} name a stride at p < 0.01 after Holm; the smallest corrected p is "
+            f"\nFull attention, accuracy and log-probability (an accuracy of 100 % can show no phase, "
+            f"its log-probability "
+            f"can): of {len(controls)} searches {below} name a stride at p < 0.01 after Holm; the "
+            f"smallest corrected p is "
             f"{corrected.min():.2g}.\n"
             if controls
             else ""
@@ -144,7 +147,8 @@ def bars(runs: Sequence[Run]) -> tuple[dict[str, int], str]:
 def beside(runs: Sequence[Run]) -> str:
     """Our gaps and losses beside the published ones, and how often the order of two rows agrees."""
     lines = [
-        "Gaps under prefix padding in points, losses as the difference to full attention in nats; ours are means over seeds "
+        "Gaps under prefix padding in points, losses as the difference to full attention in nats; "
+        "ours are means over seeds "
         "(lowest to highest).",
         "",
         "| row | gap: ours | published | loss: ours | published | period: ours | published |",
@@ -167,7 +171,8 @@ def beside(runs: Sequence[Run]) -> str:
 def dynamics(runs: Sequence[Run]) -> str:
     """Phase SD and gate preference along training, in sequence."""
     lines = [
-        f"Phase SD in points at looks along training (in sequence, 24 contexts, the same at every look). **Settled**: the first "
+        f"Phase SD in points at looks along training (in sequence, 24 contexts, the same at every "
+        f"look). **Settled**: the first "
         f"look from which on the last layer's slot weights correlate with their final values by {SETTLED} or more.",
         "",
     ]
@@ -194,7 +199,8 @@ def attempts(runs: Sequence[Run]) -> str:
     if not tried:
         return "None has been trained yet.\n"
     lines = [
-        "Against W8/S8 with as many KV heads, parameters and tokens. In sequence; points; means over seeds. The goal is a phase "
+        "Against W8/S8 with as many KV heads, parameters and tokens. In sequence; points; means over "
+        "seeds. The goal is a phase "
         "SD of a fifth of the baseline's, with mean recall and held-out loss (at most +0.005) no worse.",
         "",
         "| attempt | seeds | phase SD | of the baseline's | worst | mean | held out | cache bytes per 1,000 tokens |",

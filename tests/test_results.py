@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from benchmarks.results import page
 
 ROOT = Path(__file__).parents[1]

@@ -50,8 +50,8 @@ def run_row(
         report: told the progress of training.
 
     Returns:
-        the summary: `row`, `seed`, `settings`, `tokens`, `minutes`, `parameters`, `held_out`, `curve` and, per protocol,
-        findings of accuracy, and of the log-probability what a control needs.
+        the summary: `row`, `seed`, `settings`, `tokens`, `minutes`, `parameters`, `held_out`, `curve` and, per
+        protocol, findings of accuracy, and of log-probability what a control needs.
     """
     if keep.exists():
         found: dict[str, Any] = read_json(keep)
@@ -90,7 +90,7 @@ def run_row(
             ),
         )
         summary |= _measured(settings, out)
-    summary["curve"] = [_short(line) for line in map(_parsed, (out / "curve.jsonl").read_text().splitlines())]
+    summary["curve"] = [_short(json.loads(line)) for line in (out / "curve.jsonl").read_text().splitlines()]
     write_atomic(keep, dump_json(summary))
     return summary
 
