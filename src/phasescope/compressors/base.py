@@ -144,6 +144,10 @@ class AbstractWindowPool(AbstractCompressor):
 
     Keys are pooled before rotary embedding, and the entry is rotated at the window's first real token.
 
+    Args:
+        slots: whether the bias of each slot is learned; without it, it stays zero, and a token's content alone says
+            what it weighs.
+
     Attributes:
         tally: where to append each forward's mean weight of each slot, [H, W]; None for nowhere.
 
@@ -152,7 +156,9 @@ class AbstractWindowPool(AbstractCompressor):
         starts at zero, so that training starts from a nearly uniform gate. Neither is spelled out there.
     """
 
-    def __init__(self, grids: Sequence[WindowGrid], hidden_size: int, head_dim: int) -> None:
+    def __init__(
+        self, grids: Sequence[WindowGrid], hidden_size: int, head_dim: int, *, slots: bool = True
+    ) -> None:
         super().__init__(grids, hidden_size, head_dim)
         self.tally: list[Tensor] | None = None
         self.channels = self.gate_channels(head_dim)
@@ -160,7 +166,7 @@ class AbstractWindowPool(AbstractCompressor):
         if self.channels:
             heads, width = len(self.grids), self.grids[0].width
             self.gate = nn.Linear(hidden_size, heads * self.channels, bias=False)
-            self.slot_bias = nn.Parameter(torch.zeros(heads, width, self.channels))
+            self.slot_bias = nn.Parameter(torch.zeros(heads, width, self.channels), requires_grad=bool(slots))
 
     def initial(self) -> dict[str, Tensor]:
         """The bias of every slot is zero."""

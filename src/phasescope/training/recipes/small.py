@@ -35,6 +35,9 @@ ATTEMPTS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
     "wide": (1, {"width": 16}, {}),
     "tail2": (1, {"tail": 2}, {}),
     "dynamic": (1, {"compressor": "dynamic", "width": 16, "settings": {"minimum": 4}}, {}),
+    "content": (1, {"settings": {"slots": False}}, {}),
+    "tail2-layers": (1, {"tail": 2, "shift": (0, 4)}, {}),
+    "tail2-content": (1, {"tail": 2, "settings": {"slots": False}}, {}),
     "heads": (2, {"shift": ((0, 4), (0, 4))}, {}),
     "both": (2, {"shift": ((0, 4), (2, 6))}, {}),
 }
