@@ -119,6 +119,10 @@ def _kept(findings: list[Finding]) -> list[dict[str, Any]]:
     ]
 
 
-def _short(look: dict[str, Any]) -> dict[str, Any]:
+def _short(value: Any) -> Any:
     """A look with as many digits as its noise deserves."""
-    return {name: round(value, 4) if isinstance(value, float) else value for name, value in look.items()}
+    if isinstance(value, dict):
+        return {name: _short(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_short(inner) for inner in value]
+    return round(value, 4) if isinstance(value, float) else value
