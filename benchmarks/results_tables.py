@@ -117,7 +117,7 @@ def bars(runs: Sequence[Run]) -> tuple[dict[str, int], str]:
             if period["value"] != run.stride:
                 wrong.append(f"{run.row} seed {run.seed}, {protocol}: {period['value'] or 'none'}")
         else:
-            flat.append(f"{run.row} seed {run.seed}, {protocol}")
+            flat.append(f"{run.row} seed {run.seed}, {protocol}{_coverage(run)}")
     controls = [
         run.finding(protocol, "period", outcome)["p_value"]
         for run, protocol, outcome in itertools.product(runs, PROTOCOLS, ("accuracy", "logprob"))
@@ -290,6 +290,17 @@ def _settled(run: Run) -> str:
             break
         step = at
     return "at the end" if step == looks[-1][0] else str(step)
+
+
+def _coverage(run: Run) -> str:
+    """Heads × slots kept of the last layer: how many slots are weighed at half the even share or more by some head."""
+    gates = run.facts["curve"][-1].get("gates")
+    if not gates:
+        return ""
+    weight_HW = np.array(gates[-1])
+    kept_HW = weight_HW >= 0.5 / weight_HW.shape[1]
+    heads = " + ".join(str(int(kept_W.sum())) for kept_W in kept_HW)
+    return f" (the last layer's heads keep {heads} slots of {weight_HW.shape[1]}, together {int(kept_HW.any(0).sum())})"
 
 
 def _or(value: float | None, form: str, before: str = "") -> str:
