@@ -172,7 +172,7 @@ def build(
         facts = _pack(texts, tokenizer, part, held_out, most_tokens, report)
         if empty := [name for name in PARTS if not facts.tokens[name]]:
             raise UsageError(
-                f"no text for {' and '.join(empty)}: {sum(facts.documents.values())} documents were read; give more, "
+                f"no text for {' and '.join(empty)}: {sum(facts.documents.values())} different documents were read; give more, "
                 "or cut long ones"
             )
         _save_tokenizer(tokenizer, part)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -74,9 +74,11 @@ def training_settings(
     from ..training import Training, read_start
 
     corpus = None if inputs.corpus is None else Corpus.open(inputs.corpus)
-    _refuse(text, corpus is None, "says how to read text, and there is no --corpus")
-    spoken = {name: given[name] for name in RECORDS if name in given} | dict(task or {})
-    _refuse(spoken, not records, "is about records, and --no-records leaves them out")
+    if corpus is None:
+        _refuse([f"text_{name}" for name in text or {}], "tells how to read text, and there is no --corpus")
+    if not records:
+        spoken = [*(name for name in RECORDS if name in given), *(task or {})]
+        _refuse(spoken, "tells of records, and --no-records leaves them out")
     read = None if corpus is None else _text(corpus, text or {})
     base = {} if recipe is None else _recipe(recipe, read).model_dump()
     if read is not None:
@@ -87,7 +89,7 @@ def training_settings(
         found = read_start(start)
         shape = found.shape()
         own = [name for name in (*shape, "embedding_std") if name in given]
-        _refuse(dict.fromkeys(own), True, "is the checkpoint's own")
+        _refuse(own, "is the checkpoint's own")
         base |= {"start": found, **shape, **FINE[given.get("optimizer", base.get("optimizer", "muon"))]}
         _check_tokenizer(corpus, start)
     base["task"] = _task(base.get("task"), task or {}, read, start) if records else None
@@ -161,9 +163,10 @@ def cost(settings: Training, *, processes: int = 1, accelerator: str | None = No
     return lines
 
 
-def _refuse(given: Given | None, when: bool, why: str) -> None:
-    if given and when:
-        named = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+def _refuse(given: Iterable[str], why: str) -> None:
+    """Refuse what was given, in the words of the command line."""
+    names = {"width": "hidden_size"}
+    if named := ", ".join(f"--{names.get(name, name).replace('_', '-')}" for name in given):
         raise UsageError(f"{named} {why}; leave it out")
 
 
@@ -190,9 +193,11 @@ def _recipe(name: str, text: Text | None) -> Training:
 def _compression(base: Given | None, given: Given) -> dict[str, Any] | None:
     """The recipe's compression, or the default grid, with what is given of it."""
     name = given.get("compressor")
-    rest = {field: value for field, value in given.items() if field != "compressor"}
     if name == FULL or (name is None and base is None):
-        _refuse(rest, True, "says how to compress, and there is no --compressor; name one, or")
+        if named := ", ".join(f"--{field.removesuffix('s')}" for field in given if field != "compressor"):
+            raise UsageError(
+                f"{named} says how to compress, and there is no --compressor; name one, or leave it out"
+            )
         return None
     return {**GRID, **(base or {}), **given}
 
@@ -209,7 +214,7 @@ def _task(base: Given | None, given: Given, text: Text | None, start: Path | Non
     if start is not None:
         from ..backends.transformers_load import folder_vocabulary
 
-        _refuse({"keys": given.get("keys")}, "keys" in given, "is the checkpoint's own")
+        _refuse(["keys"] if "keys" in given else [], "is the checkpoint's own")
         vocabulary = folder_vocabulary(start).model_dump()
     elif base is None or "keys" in given:
         first = 0 if text is None else text.vocabulary

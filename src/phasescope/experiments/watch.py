@@ -50,7 +50,7 @@ def watcher(
                 seen = list(observed("now", backend, protocol, np.random.default_rng(WATCH_SEED)))
             facts |= _curve(seen, settings.compression.stride if settings.compression else CONTROL_FOLD)
             facts["gates"] = [
-                mean_weights(tally).cpu().numpy().round(4).tolist() for tally in tallies if tally
+                mean_weights(tally).double().cpu().numpy().round(4).tolist() for tally in tallies if tally
             ]
         return facts
 
