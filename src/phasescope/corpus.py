@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,12 +17,14 @@ import numpy.typing as npt
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from .errors import BrokenRecordError, MissingExtraError, UsageError
+from .errors import BrokenRecordError, UsageError
 from .records import Record, dump_json, read_json, write_atomic
 from .tokens import Tokenizer
 
 END = "<|endoftext|>"
-TOKENIZED_AT_ONCE = 256  # documents
+LEAST = 257  # every byte, and the end of text
+LEARN_DOCUMENTS, LEARN_CHARACTERS = 20_000, 200_000_000
+DOCUMENTS_AT_ONCE, CHARACTERS_AT_ONCE = 256, 4_000_000  # are tokenised together
 PARTS = ("train", "held_out")
 SPLIT = 1 << 16
 
@@ -56,7 +59,7 @@ class Facts(Record):
 
 @dataclass(frozen=True)
 class Corpus:
-    """A folder that `build` wrote: `train.bin`, `held_out.bin`, `corpus.json`, and the tokenizer."""
+    """A folder that `build` wrote: `train.bin`, `held_out.bin`, `corpus.json`, and the tokenizer's files."""
 
     folder: Path
     facts: Facts
@@ -70,8 +73,13 @@ class Corpus:
             BrokenRecordError: if it was cut short.
         """
         if not (folder / "corpus.json").is_file():
-            raise UsageError(f"no corpus at {folder}; make one with: phasescope corpus {folder} --text FOLDER")
-        corpus = cls(folder, Facts.checked(**read_json(folder / "corpus.json")))
+            raise UsageError(
+                f"no corpus at {folder}; make one with: phasescope corpus {folder} --text FOLDER"
+            )
+        facts = read_json(folder / "corpus.json")
+        if not isinstance(facts, dict):
+            raise BrokenRecordError(f"{folder / 'corpus.json'} holds no object; build the corpus again")
+        corpus = cls(folder, Facts.checked(**facts))
         for part in PARTS:
             path, size = folder / f"{part}.bin", np.dtype(corpus.facts.dtype).itemsize
             if not path.is_file() or path.stat().st_size != corpus.facts.tokens[part] * size:
@@ -90,13 +98,23 @@ class Corpus:
         ids = self._ids[part]
         self._check(part, tokens)
         rows = min(rows, len(ids) // tokens)
-        starts = np.linspace(0, len(ids) - tokens, rows).astype(int)
+        starts = np.arange(rows) * (len(ids) - tokens) // max(1, rows - 1)
         return np.stack([ids[start : start + tokens] for start in starts]).astype(np.int64)
+
+    def check(self, tokens: int) -> None:
+        """Refuse windows that are longer than a part.
+
+        Raises:
+            UsageError: saying how much text there is.
+        """
+        for part in PARTS:
+            self._check(part, tokens)
 
     def _check(self, part: str, tokens: int) -> None:
         if (held := self.facts.tokens[part]) < tokens:
             raise UsageError(
-                f"{self.folder} has {held} tokens of {part} text, fewer than a window of {tokens}; give more text"
+                f"{self.folder} has {held} tokens in {part}.bin, fewer than a window of {tokens}; build it of more "
+                "text, or take shorter windows"
             )
 
     @cached_property
@@ -116,56 +134,63 @@ def build(
     *,
     held_out: float = 0.02,
     most_tokens: int | None = None,
-    learn_from: int = 20_000,
     report: Report = lambda tokens: None,
 ) -> Corpus:
     """Tokenise and pack documents; each ends with the tokenizer's end-of-text token.
 
     Whether a document is held out depends on nothing but its own text, so that no order, and no text added
-    later, moves a document from one part to the other; a text that occurs twice is kept once. The two files are
-    written beside their place and moved there when they are whole.
+    later, moves a document from one part to the other; a text that occurs twice is kept once. Everything is
+    written beside `out` and moved there when it is whole. Only the digests of the documents seen so far, 32 bytes
+    each, take memory that grows with the text.
 
     Args:
-        documents: streamed; only a tokenizer that is to be learned keeps its first ones.
-        tokenizer: what splits the text, or how many tokens a byte-level BPE learned from it shall have.
-        out: a folder without a corpus.
+        documents: streamed, once.
+        tokenizer: what splits the text, or how many tokens a byte-level BPE shall have that is learned from the
+            first `LEARN_DOCUMENTS` documents, or `LEARN_CHARACTERS` where that is less; they are kept in memory.
+        out: a folder that is empty or does not exist.
         held_out: share of the documents that training never sees.
         most_tokens: stop after the document that reaches this many.
-        learn_from: documents from which a tokenizer is learned.
         report: told the tokens so far.
 
     Raises:
-        UsageError: if `out` holds a corpus, or there is no text.
+        UsageError: if `out` holds files, a number is out of range, or there is too little text.
     """
-    if (out / "corpus.json").exists():
-        raise UsageError(f"{out} holds a corpus already; use another folder")
+    _check_place(out)
     if not 0 < held_out < 1:
         raise UsageError(f"held_out is {held_out}; give a share between 0 and 1")
+    if most_tokens is not None and most_tokens < 1:
+        raise UsageError(f"most_tokens is {most_tokens}; give at least 1")
     texts = iter(documents)
     if isinstance(tokenizer, int):
-        first = list(islice(texts, learn_from))
+        _check_size(tokenizer)
+        first = _first(texts)
         tokenizer, texts = learn(first, tokenizer), chain(first, texts)
-    out.mkdir(parents=True, exist_ok=True)
-    write_atomic(out / "tokenizer.json", tokenizer.fast.to_str())
-    facts = _pack(texts, tokenizer, out, held_out, most_tokens, report)
-    if empty := [part for part in PARTS if not facts.tokens[part]]:
-        raise UsageError(
-            f"no text for {' and '.join(empty)}: {sum(facts.documents.values())} documents were read; give more"
-        )
-    for part in PARTS:
-        (out / f".{part}.part").replace(out / f"{part}.bin")
-    write_atomic(out / "corpus.json", dump_json(facts.model_dump(mode="json")))
+    part = out.resolve().with_name(f".{out.resolve().name}.part")
+    shutil.rmtree(part, ignore_errors=True)  # what a kill left
+    part.mkdir(parents=True)
+    try:
+        facts = _pack(texts, tokenizer, part, held_out, most_tokens, report)
+        if empty := [name for name in PARTS if not facts.tokens[name]]:
+            raise UsageError(
+                f"no text for {' and '.join(empty)}: {sum(facts.documents.values())} different documents were read; give more, "
+                "or cut long ones"
+            )
+        _save_tokenizer(tokenizer, part)
+        write_atomic(part / "corpus.json", dump_json(facts.model_dump(mode="json")))
+        part.rename(out.resolve())
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
     return Corpus.open(out)
 
 
 def learn(texts: Iterable[str], size: int) -> Tokenizer:
-    """A byte-level BPE of `size` tokens, the end of text among them.
+    """A byte-level BPE of `size` tokens, the end of text among them; fewer where the text is too short.
 
     Raises:
         UsageError: for fewer tokens than there are bytes.
     """
-    if size < (least := 257):
-        raise UsageError(f"a tokenizer of {size} tokens cannot spell every byte; give at least {least}")
+    _check_size(size)
     fast = FastTokenizer(models.BPE())
     fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     fast.decoder = decoders.ByteLevel()
@@ -174,121 +199,81 @@ def learn(texts: Iterable[str], size: int) -> Tokenizer:
         vocab_size=size, special_tokens=[END], initial_alphabet=alphabet, show_progress=False
     )
     fast.train_from_iterator(texts, trainer)
-    return Tokenizer(fast, f"bpe-{size}")
+    return Tokenizer(fast, f"bpe-{size}", special={"eos_token": END})
 
 
-def read_documents(paths: Iterable[Path], suffixes: Iterable[str] = ()) -> Iterator[str]:
-    """Documents of files and folders, in the order of their names.
-
-    A line of a `.jsonl` file is a document (its field `text`), as is a row of a `.parquet` file (its column
-    `text`); any other file is one document. Files that are no UTF-8 are passed over.
-
-    Args:
-        paths: files, or folders that are searched to the bottom.
-        suffixes: take only files of a folder with these endings; all by default.
-
-    Raises:
-        UsageError: if a path does not exist, or a record has no text.
-    """
-    wanted = {f".{suffix.lstrip('.')}" for suffix in suffixes}
-    for path in paths:
-        if not path.exists():
-            raise UsageError(f"no text at {path}: there is no such file or folder")
-        files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-        for file in files:
-            if path.is_dir() and wanted and file.suffix not in wanted:
-                continue
-            yield from _documents_of(file)
+def _check_place(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file; name a folder that is not there yet")
+    if (out / "corpus.json").exists():
+        raise UsageError(f"{out} holds a corpus already; use another folder")
+    if out.is_dir() and any(out.iterdir()):
+        raise UsageError(f"{out} holds files; name a folder that is empty or not there yet")
 
 
-def dataset_documents(name: str, *, config: str | None, split: str, column: str) -> Iterator[str]:
-    """Documents of a data set of the `datasets` library, by name or folder, streamed.
-
-    Raises:
-        MissingExtraError: if `datasets` is not installed.
-        UsageError: if it cannot be read, or has no such column.
-    """
-    try:
-        import datasets
-    except ModuleNotFoundError:
-        raise MissingExtraError(
-            "this needs datasets, which the base install leaves out; install it with: pip install 'phasescope[text]'"
-        ) from None
-    try:
-        rows = datasets.load_dataset(name, config, split=split, streaming=True)
-        for row in rows:
-            if not isinstance(row.get(column), str):
-                raise UsageError(
-                    f"{name} has no text in column {column!r}; it has {', '.join(sorted(row))}; give --column"
-                )
-            yield row[column]
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        raise UsageError(f"data set {name!r} cannot be read: {str(error).splitlines()[0]}") from None
+def _check_size(size: int) -> None:
+    if size < LEAST:
+        raise UsageError(f"a tokenizer of {size} tokens cannot spell every byte; give at least {LEAST}")
 
 
-def _documents_of(file: Path) -> Iterator[str]:
-    if file.suffix == ".parquet":
-        import pyarrow.parquet as parquet
-
-        for batch in parquet.ParquetFile(file).iter_batches(columns=["text"]):
-            yield from batch.column("text").to_pylist()
-        return
-    try:
-        if file.suffix != ".jsonl":
-            yield file.read_text(encoding="utf-8")
-            return
-        with file.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                yield _text_of(line, f"{file}, line {number}")
-    except UnicodeDecodeError:
-        return
+def _first(texts: Iterator[str]) -> list[str]:
+    """The documents from which a tokenizer is learned."""
+    first: list[str] = []
+    left = LEARN_CHARACTERS
+    for text in texts:
+        first.append(text)
+        left -= len(text)
+        if len(first) == LEARN_DOCUMENTS or left <= 0:
+            break
+    return first
 
 
-def _text_of(line: str, where: str) -> str:
-    try:
-        text = json.loads(line)["text"]
-    except (ValueError, KeyError, TypeError):
-        text = None
-    if not isinstance(text, str):
-        raise UsageError(f'{where}: each line is an object with a field "text"')
-    return text
+def _batches(texts: Iterator[str]) -> Iterator[list[str]]:
+    """Documents that are tokenised at once: bounded in number and in length."""
+    batch: list[str] = []
+    length = 0
+    for text in texts:
+        batch.append(text)
+        length += len(text)
+        if len(batch) == DOCUMENTS_AT_ONCE or length >= CHARACTERS_AT_ONCE:
+            yield batch
+            batch, length = [], 0
+    if batch:
+        yield batch
 
 
 def _pack(
     texts: Iterator[str],
     tokenizer: Tokenizer,
-    out: Path,
+    folder: Path,
     held_out: float,
     most_tokens: int | None,
     report: Report,
 ) -> Facts:
-    """Write the ids of both parts beside their places."""
+    """Write the ids of both parts."""
     dtype = np.dtype("<u2" if tokenizer.size <= SPLIT else "<u4")
     end = _end_of(tokenizer)
     counts = {name: dict.fromkeys(PARTS, 0) for name in ("tokens", "documents", "bytes")}
     sums = {part: hashlib.sha256() for part in PARTS}
     seen: set[bytes] = set()
-    files = {part: (out / f".{part}.part").open("wb") for part in PARTS}
-    try:
-        while fresh := list(islice(texts, TOKENIZED_AT_ONCE)):
-            for text, ids in zip(fresh, tokenizer.encode_many(fresh), strict=True):
-                name = hashlib.sha256(text.encode()).digest()
-                if not ids or name in seen:
+    with ExitStack() as stack:
+        files = {part: stack.enter_context((folder / f"{part}.bin").open("wb")) for part in PARTS}
+        for batch in _batches(texts):
+            for text, ids in zip(batch, tokenizer.encode_many(batch), strict=True):
+                content = text.encode()
+                name = hashlib.sha256(content).digest()
+                if not ids or name in seen or (most_tokens and sum(counts["tokens"].values()) >= most_tokens):
                     continue
                 seen.add(name)
                 part = PARTS[int.from_bytes(name[:8], "big") < held_out * 2**64]
                 packed = np.array([*ids, end], dtype).tobytes()
                 files[part].write(packed)
                 sums[part].update(packed)
-                for what, count in (("tokens", len(ids) + 1), ("documents", 1), ("bytes", len(text.encode()))):
+                for what, count in (("tokens", len(ids) + 1), ("documents", 1), ("bytes", len(content))):
                     counts[what][part] += count
-            total = sum(counts["tokens"].values())
-            report(total)
-            if most_tokens is not None and total >= most_tokens:
+            report(total := sum(counts["tokens"].values()))
+            if most_tokens and total >= most_tokens:
                 break
-    finally:
-        for file in files.values():
-            file.close()
     return Facts(
         **counts,
         vocabulary=tokenizer.size,
@@ -309,3 +294,12 @@ def _end_of(tokenizer: Tokenizer) -> int:
     raise UsageError(
         f"tokenizer {tokenizer.name} names no end of text: put an eos_token into the tokenizer_config.json beside it"
     )
+
+
+def _save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
+    """As a checkpoint has it, so that `Tokenizer.load` reads the same one."""
+    settings = {**tokenizer.special, **({"add_bos_token": True} if tokenizer.adds_start else {})}
+    write_atomic(folder / "tokenizer.json", tokenizer.fast.to_str())
+    write_atomic(folder / "tokenizer_config.json", dump_json(settings))
+    if tokenizer.template is not None:
+        write_atomic(folder / "chat_template.jinja", tokenizer.template)

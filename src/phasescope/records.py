@@ -118,7 +118,9 @@ class Record(BaseModel):
             return cls(**values)
         except ValidationError as error:
             problem = error.errors()[0]
-            where = ".".join(map(str, problem["loc"])) or cls.__name__
+            if not problem["loc"]:  # fields that do not go together; the input would be all of them
+                raise UsageError(f"{cls.__name__}: {problem['msg'].removeprefix('Value error, ')}") from None
+            where = ".".join(map(str, problem["loc"]))
             raise UsageError(f"{where} is {problem['input']!r}: {problem['msg']}") from None
 
 

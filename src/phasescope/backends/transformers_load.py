@@ -86,9 +86,11 @@ def folder_vocabulary(folder: Path) -> RetrievalVocabulary:
     Raises:
         UsageError: if the folder has neither, or the tokenizer has too few whole words.
     """
-    if (folder / "card.json").exists():
+    card = read_json(folder / "card.json") if (folder / "card.json").exists() else None
+    text_alone = isinstance(card, dict) and "text" in card and "vocabulary" not in card
+    if card is not None and not text_alone:
         try:
-            return RetrievalVocabulary.model_validate(read_json(folder / "card.json")["vocabulary"])
+            return RetrievalVocabulary.model_validate(card["vocabulary"])
         except (KeyError, TypeError, ValidationError) as error:
             raise UsageError(
                 f"{folder}/card.json has no vocabulary of fillers, keys and values: {first_line(error)}"

@@ -16,6 +16,7 @@ from . import (
     audit,
     catalog,
     check,
+    corpus,
     demo,
     explain,
     inspect,
@@ -68,6 +69,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "mitigate": mitigate.mitigate,
     "pack": pack.pack,
     "warn": pack.warn,
+    "corpus": corpus.corpus,
     "train": train.train,
     "list": catalog.list_names,
 }

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import wraps
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +16,7 @@ from ..errors import UsageError
 from ..runner import Arm, run
 from .engine import EngineOption, WorkersOption, engine_of
 from .extras import need_models
+from .grouped import grouped
 from .plan import (
     AccuracyOption,
     CalibrateOption,
@@ -241,29 +240,5 @@ class Asking:
         return True
 
 
-def with_asking(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `Asking` after its own, and hand them over as its argument `asking`.
-
-    Typer reads a command's signature, so the command gets one with all options; there is one list of them.
-    """
-    own, shared = get_type_hints(command, include_extras=True), get_type_hints(Asking, include_extras=True)
-    parameters = [
-        parameter.replace(annotation=own[name])
-        for name, parameter in inspect.signature(command).parameters.items()
-        if name != "asking"
-    ]
-    parameters += [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=shared[field.name]
-        )
-        for field in fields(Asking)
-    ]
-
-    @wraps(command)
-    def complete(**given: Any) -> None:
-        options = {field.name: given.pop(field.name) for field in fields(Asking)}
-        command(asking=Asking(**options), **given)
-
-    complete.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
-    complete.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return complete
+with_asking = grouped(asking=Asking)
+"""Give a command the options of `Asking` after its own, and hand them over as its argument `asking`."""

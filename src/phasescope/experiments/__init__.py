@@ -14,3 +14,7 @@ from .measure import measure as measure
 from .measure import write_card as write_card
 from .mitigate import mitigate as mitigate
 from .sweep import sweep_arms as sweep_arms
+from .train import Inputs as Inputs
+from .train import cost as cost
+from .train import train as train
+from .train import training_settings as training_settings

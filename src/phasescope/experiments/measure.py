@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from .. import zoo
-from ..catalog import PROTOCOLS
+from ..catalog import BACKENDS, PROTOCOLS
+from ..corpus import Corpus
 from ..engines import Engine
 from ..errors import UsageError
 from ..protocols import PaddingSweep, Protocol
@@ -25,6 +26,7 @@ DEMO_CONTEXTS = 72  # three full rounds of the 24 offsets
 DEFAULT_PAIRS = 64
 TOKENS_PER_PAIR = 8  # 16K pairs in 128K tokens
 CONTROL_FOLD = 24
+CARD_WINDOWS = 512  # of held-out text
 
 
 def arms_of(answerers: Sequence[Answerer], protocols: Sequence[str], **settings: Any) -> list[Arm]:
@@ -92,18 +94,26 @@ def demo(out: Path, *, seed: int = DEMO_SEED, report: Report = lambda done, tota
     measure(local(zoo.names()), DEMO_PROTOCOLS, out, seed=seed, report=report, contexts=DEMO_CONTEXTS)
 
 
-def write_card(folder: Path, *, command: str, report: Report = lambda done, total: None) -> dict[str, Any]:
-    """Measure a trained checkpoint and write its card.json: how it was made, and what it recalls.
+def write_card(
+    folder: Path,
+    *,
+    command: str,
+    corpus: Corpus | None = None,
+    report: Report = lambda done, total: None,
+) -> dict[str, Any]:
+    """Measure a trained checkpoint and write its card.json: how it was made, what it recalls, how it reads text.
 
     Args:
         folder: a finished run of `phasescope train`.
         command: the command that trains it.
+        corpus: the text that it was trained on, where there was any.
         report: told the trials that are done, and all.
 
     Returns:
-        the card.
+        the card; without what the model was not trained on: `measured` for records, `text` for text.
     """
     settings, state = read_json(folder / "training.json"), read_json(folder / "state" / "state.json")
+    task, start = settings["task"], settings.get("start")
     card = {
         "command": command,
         "seed": settings["seed"],
@@ -112,12 +122,42 @@ def write_card(folder: Path, *, command: str, report: Report = lambda done, tota
         "steps": state["step"],
         "tokens": state["tokens"],
         "minutes": round(state["seconds"] / 60, 1),
-        "loss": round(state["loss"], 4),
-        "accuracy": round(state["accuracy"], 4),
-        "pairs": state["pairs"],
-        "vocabulary": settings["task"]["vocabulary"],
     }
+    if start is not None:
+        card["start"] = start["weights"]
+    if task is not None:
+        card |= {
+            "loss": round(state["loss"], 4),
+            "accuracy": round(state["accuracy"], 4),
+            "pairs": state["pairs"],
+            "vocabulary": task["vocabulary"],
+        }
     write_atomic(folder / "card.json", dump_json(card))
+    if corpus is not None:
+        card["text"] = _read_text(folder, corpus, settings["text"]["tokens"])
+    if task is not None:
+        card["measured"] = _recalled(folder, card["compression"], report)
+    write_atomic(folder / "card.json", dump_json(card))
+    return card
+
+
+def _read_text(folder: Path, corpus: Corpus, tokens: int) -> dict[str, Any]:
+    """Loss on held-out text, in nats: per token, and per byte, which compares tokenizers."""
+    from ..training import held_out_loss  # needs torch
+
+    model = BACKENDS.load("transformers").load(folder).model
+    loss, facts = held_out_loss(model, corpus, tokens, CARD_WINDOWS), corpus.facts
+    return {
+        "corpus": facts.digest,
+        "window": tokens,
+        "windows": len(corpus.spread("held_out", CARD_WINDOWS, tokens)),
+        "nats_per_token": round(loss, 4),
+        "nats_per_byte": round(loss * facts.tokens["held_out"] / facts.bytes["held_out"], 4),
+    }
+
+
+def _recalled(folder: Path, plan: dict[str, Any] | None, report: Report) -> dict[str, Any]:
+    """Recall by phase under both paddings."""
     measure(
         local([str(folder)]),
         DEMO_PROTOCOLS,
@@ -126,18 +166,16 @@ def write_card(folder: Path, *, command: str, report: Report = lambda done, tota
         report=report,
         contexts=DEMO_CONTEXTS,
     )
-    plan, measured = card["compression"], {}
+    measured = {}
     for arm, observations in read_run(folder / "phase").observations.items():
         findings = analyse(
             observations,
-            stride=plan and plan["stride"],
+            stride=plan["stride"] if plan else None,
             fold=plan["stride"] if plan else CONTROL_FOLD,
             rng=np.random.default_rng(DEMO_SEED),
         )
         measured[arm.rpartition("/")[2]] = _summary(findings)
-    card["measured"] = measured
-    write_atomic(folder / "card.json", dump_json(card))
-    return card
+    return measured
 
 
 def _summary(findings: Sequence[Finding]) -> dict[str, Any]:

@@ -31,12 +31,12 @@ def watcher(
     """A look at a model in training, for `training.train`.
 
     Its facts: `held_out` (nats per token of held-out text), and at `max_pairs` records under in-sequence padding
-    `mean_accuracy`, `phases` (accuracy per phase), `phase_sd` with `low` and `high` (from 24 contexts, the same at every
-    look), and `gates`: the mean weight of each slot, by layer, KV head and slot, on those prompts.
+    `mean_accuracy`, `phases` (accuracy per phase), `phase_sd` with `low` and `high` (from 24 contexts, the same at
+    every look), and `gates`: the mean weight of each slot, by layer, KV head and slot, on those prompts.
     """
     from ..backends.transformers import TransformersBackend
     from ..training import held_out_loss
-    from ..training.gates import watched
+    from ..training.gates import mean_weights, watched
 
     protocol = InSequencePadding(pairs=settings.max_pairs, contexts=WATCH_CONTEXTS)
 
@@ -50,9 +50,7 @@ def watcher(
                 seen = list(observed("now", backend, protocol, np.random.default_rng(WATCH_SEED)))
             facts |= _curve(seen, settings.compression.stride if settings.compression else CONTROL_FOLD)
             facts["gates"] = [
-                np.mean([mass.cpu().numpy() for mass in tally], axis=0).round(4).tolist()
-                for tally in tallies
-                if tally
+                mean_weights(tally).double().cpu().numpy().round(4).tolist() for tally in tallies if tally
             ]
         return facts
 

@@ -32,6 +32,15 @@ def watched(model: nn.Module) -> Iterator[list[list[Tensor]]]:
             pool.tally = None
 
 
+def mean_weights(tally: Sequence[Tensor]) -> Tensor:
+    """Mean over forwards of a layer's weights, [KV heads, W]; each head's sum to 1.
+
+    A forward in which a head completes no window says nothing of that head, and holds zeros.
+    """
+    mass_HW = torch.stack(list(tally)).sum(0)
+    return mass_HW / mass_HW.sum(1, keepdim=True).clamp(min=1e-12)
+
+
 def imbalance(mass_LHW: Sequence[Tensor], grids_LH: Sequence[Sequence[WindowGrid]]) -> Tensor:
     """How unevenly the gates of all heads and layers together weigh the phases.
 
@@ -86,6 +95,7 @@ def _no_window(tokens: int) -> int:
 
 
 def _moved(grid: WindowGrid, by: int) -> WindowGrid:
-    """Whole strides of a shift stay: DeepSeek-V4's left half is one."""
+    """Whole strides of a shift stay as far as the window is wide enough for them."""
     whole = grid.shift // grid.stride * grid.stride
-    return replace(grid, shift=whole + (grid.shift + by) % grid.stride)
+    shift = whole + (grid.shift + by) % grid.stride
+    return replace(grid, shift=shift if shift < grid.width else shift - grid.stride)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..corpus import Corpus
+from ..corpus import Corpus, Ids
 from .data import IGNORED, Batch
 from .settings import Progress, Text, Training
 
@@ -43,18 +43,19 @@ def parts_of(
 
     Draws depend on seed and step alone: all processes draw the same sequences and take every n-th.
     """
+    shifts = np.random.default_rng([settings.seed, progress.step, 2])
+    every = processes * settings.accumulate
     for kind, (ids, labels), weight in _batches(settings, progress, corpus):
-        shifts = np.random.default_rng([settings.seed, progress.step, 2])
+        drawn = shifts.integers(settings.compression.stride if settings.compression else 1, size=every)
         for piece in range(settings.accumulate):
-            mine = slice(process * settings.accumulate + piece, None, processes * settings.accumulate)
+            number = process * settings.accumulate + piece
+            mine = slice(number, None, every)
             yield Part(
                 kind,
                 torch.from_numpy(ids[mine]),
                 torch.from_numpy(labels[mine]),
                 weight / settings.accumulate,
-                int(shifts.integers(settings.compression.stride))
-                if settings.random_shift and settings.compression
-                else 0,
+                int(drawn[number]) if settings.random_shift else 0,
             )
 
 
@@ -118,11 +119,12 @@ def _text_batch(text: Text, corpus: Corpus, rng: np.random.Generator) -> Batch:
     return _labelled(corpus.windows("train", text.rows, text.tokens, rng))
 
 
-def _labelled(ids: np.ndarray) -> Batch:
+def _labelled(ids: Ids) -> Batch:
     labels = ids.copy()
     labels[:, 0] = IGNORED
     return ids, labels
 
 
-def _text_part(ids: np.ndarray, weight: float) -> Part:
-    return Part(TEXT, *map(torch.from_numpy, _labelled(ids)), weight)
+def _text_part(ids: Ids, weight: float) -> Part:
+    ids, labels = _labelled(ids)
+    return Part(TEXT, torch.from_numpy(ids), torch.from_numpy(labels), weight)

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ..catalog import COMPRESSORS
+from ..compressors import AbstractCompressor, AbstractWindowPool
 from ..models import CompressedQwen3Config, Compression
 from ..records import Record
 from .data import RetrievalTask
+
+SHAPE = {
+    "layers": "num_hidden_layers",
+    "width": "hidden_size",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+    "feed_forward": "intermediate_size",
+}
+"""What `Training` calls the sizes of a model, and what its configuration calls them."""
 
 
 class Text(Record):
@@ -29,6 +41,23 @@ class Text(Record):
     weight: float = Field(default=1.0, gt=0)
 
 
+class Start(Record):
+    """A plain Qwen3 checkpoint whose weights a run starts from.
+
+    Attributes:
+        weights: digest of the weights, so that a run is never resumed from others.
+        config: what its config.json says of the model.
+    """
+
+    weights: str
+    config: dict[str, Any]
+
+    def shape(self) -> dict[str, int]:
+        """The shape of the model, in the words of `Training`."""
+        config = CompressedQwen3Config(**self.config)
+        return {name: getattr(config, theirs) for name, theirs in SHAPE.items()}
+
+
 class Training(Record):
     """Everything that decides a training run; the same settings give the same weights on one machine.
 
@@ -36,6 +65,7 @@ class Training(Record):
         compression: how the model folds its KV cache; None trains the full-attention baseline.
         task: the sequences of records; None trains on text alone.
         text: text beside the records; None trains on records alone.
+        start: weights to start from; None starts from random ones.
         layers, width, heads, kv_heads, head_dim, feed_forward: shape of the Qwen3 model.
         steps: optimizer steps.
         rows: sequences of records per step, over all processes, while the contexts are short.
@@ -45,7 +75,7 @@ class Training(Record):
         promote: running loss, in nats, below which the number of pairs doubles.
         optimizer: `muon` for the weight matrices of the layers and AdamW for the rest, or `adamw` for all.
         lr_matrices: step size for the weight matrices of the layers.
-        embedding_std: standard deviation of the token embeddings at the start.
+        embedding_std: standard deviation of the token embeddings where they start from random ones.
         lr_gates: AdamW's step size for the compressors' gates and slot biases.
         lr_rest: AdamW's step size for all other parameters: embeddings, head and norms.
         weight_decay: decoupled, of the weight matrices of the layers.
@@ -67,6 +97,7 @@ class Training(Record):
     compression: Compression | None = None
     task: RetrievalTask | None = RetrievalTask()
     text: Text | None = None
+    start: Start | None = None
     layers: int = Field(default=2, ge=1)
     width: int = Field(default=64, ge=2)
     heads: int = Field(default=4, ge=1)
@@ -105,9 +136,50 @@ class Training(Record):
             raise ValueError(f"head_dim {self.head_dim} is odd; rotary embedding turns pairs of channels")
         if self.task is None and self.text is None:
             raise ValueError("there is nothing to train on; give a task, or text")
-        if (self.balance or self.random_shift or self.raw_steps) and self.compression is None:
-            raise ValueError("balance, random_shift and raw_steps act on a compression, and there is none")
+        if self.task is not None and self.max_pairs > (most := self.task.vocabulary.pairs):
+            raise ValueError(
+                f"max_pairs is {self.max_pairs}, and the records' vocabulary allows {most} pairs"
+            )
+        self._check_gates()
+        self._check_start()
         return self
+
+    def _check_gates(self) -> None:
+        """Refuse to even out or to move what has no gate or no grid that can be."""
+        if self.raw_steps and self.compression is None:
+            raise ValueError("raw_steps put off a compression, and there is none")
+        if not (self.balance or self.random_shift):
+            return
+        if self.compression is None:
+            raise ValueError("balance and random_shift act on the grid of a compression, and there is none")
+        name = self.compression.compressor
+        kind: type[AbstractCompressor] = COMPRESSORS.load(name)
+        if not issubclass(kind, AbstractWindowPool) or "period" in kind.breaks:
+            raise ValueError(f"balance and random_shift act on pools over fixed windows, and {name} is none")
+        if self.balance and not kind.gate_channels(self.head_dim):
+            raise ValueError(f"balance evens out gates, and {name} has none")
+        if self.random_shift and self.compression.width < self.compression.stride:
+            raise ValueError("random_shift needs windows without gaps: give a width of at least the stride")
+
+    def _check_start(self) -> None:
+        """Refuse a shape or tokens that the checkpoint doesn't have, and what would throw weights away."""
+        if self.start is None:
+            return
+        for name, value in self.start.shape().items():
+            if getattr(self, name) != value:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}, and the checkpoint to start from has {value}"
+                )
+        size, own = self._ids(), self.vocabulary_size
+        if size > own:
+            raise ValueError(
+                f"text and records use ids up to {size - 1}; the checkpoint to start from has {own}"
+            )
+        if self.compression is not None and self.compression.binding:
+            raise ValueError(
+                "binding makes one tensor of key and value, and the checkpoint to start from has learned two; "
+                "choose a compressor without it"
+            )
 
     def rows_at(self, pairs: int) -> int:
         """Sequences of records per step at a stage of the curriculum."""
@@ -122,12 +194,20 @@ class Training(Record):
 
     @property
     def vocabulary_size(self) -> int:
-        """One more than the largest id of text and records."""
+        """How many ids the model knows: the checkpoint's, or one more than the largest of text and records."""
+        if self.start is not None:
+            return CompressedQwen3Config(**self.start.config).vocab_size
+        return self._ids()
+
+    def _ids(self) -> int:
         records = () if self.task is None else self.task.vocabulary.every
         return max(0 if self.text is None else self.text.vocabulary, max(records, default=-1) + 1)
 
     def architecture(self) -> CompressedQwen3Config:
         """The configuration of the model that these settings train."""
+        compression = None if self.compression is None else self.compression.model_dump(mode="json")
+        if self.start is not None:
+            return CompressedQwen3Config(**self.start.config, compression=compression)
         return CompressedQwen3Config(
             vocab_size=self.vocabulary_size,
             hidden_size=self.width,
@@ -138,7 +218,7 @@ class Training(Record):
             head_dim=self.head_dim,
             tie_word_embeddings=False,
             rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
-            compression=None if self.compression is None else self.compression.model_dump(mode="json"),
+            compression=compression,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
@@ -22,6 +23,8 @@ from .gates import compressors_of, imbalance, moved, reading_raw, watched
 from .mixture import RECORDS, TEXT, Part, held_out_loss, loss_of, parts_of, rows_of
 from .optim import optimizers_of, set_step_sizes
 from .settings import Progress, Training
+from .start import start_model
+from .tracking import end_tracking, start_tracking, track_look, track_step, tracker_settings
 
 __all__ = ["held_out_loss", "is_main_process", "new_model", "train"]
 
@@ -37,6 +40,8 @@ def train(
     out: Path,
     *,
     corpus: Corpus | None = None,
+    start: Path | None = None,
+    tracker: str | None = None,
     every: int = 100,
     watch: Watch | None = None,
     watch_every: int = 0,
@@ -53,8 +58,11 @@ def train(
         settings: what to train.
         out: folder of the run.
         corpus: the text of `settings.text`.
+        start: folder of the checkpoint of `settings.start`.
+        tracker: a tracker of accelerate by name, such as tensorboard; its files are below `out/tracker`.
         every: steps between checkpoints.
-        watch: looks at the model on the way (in evaluation mode, on the main process); its facts are kept with the step.
+        watch: looks at the model on the way (in evaluation mode, on the main process); its facts are kept with
+            the step.
         watch_every: steps between two looks; 0 looks never.
         report: called after every step.
 
@@ -69,10 +77,11 @@ def train(
     accelerator = Accelerator(
         cpu=not torch.accelerator.is_available(),
         mixed_precision="bf16" if settings.precision == "bf16" else "no",
+        **tracker_settings(tracker, out),
     )
     _check_shares(settings, accelerator.num_processes)
     _check_corpus(settings, corpus)
-    model = new_model(settings)  # first, so that settings that make no model leave no folder behind
+    model = new_model(settings, start)  # first, so that settings that make no model leave no folder behind
     if accelerator.is_main_process:
         _claim(out, settings)
     optimizers = optimizers_of(model, settings)
@@ -83,8 +92,10 @@ def train(
             _cut_log(out / name, progress.step)
     wrapped, *prepared = accelerator.prepare(model, *optimizers)
     wrapped.train()
+    start_tracking(accelerator, settings)
     while progress.step < settings.steps:
         progress = _step(settings, progress, corpus, wrapped, prepared, accelerator)
+        track_step(accelerator, settings, progress)
         last = progress.step == settings.steps
         if (
             accelerator.is_main_process
@@ -93,20 +104,25 @@ def train(
             and (progress.step % watch_every == 0 or last)
         ):
             model.eval()
-            _log(out / CURVE, {"step": progress.step, **watch(model, progress)})
+            seen = watch(model, progress)
             model.train()
+            _log(out / CURVE, {"step": progress.step, **seen})
+            track_look(accelerator, progress.step, seen)
         if accelerator.is_main_process and (progress.step % every == 0 or last):
+            _log(out / LOG, progress.model_dump())  # first: resume cuts a line too many, and misses none
             save_state(out / "state", model, optimizers, progress.model_dump())
-            _log(out / LOG, progress.model_dump())
         report(progress)
+    end_tracking(accelerator)
     if accelerator.is_main_process:
         model.save_pretrained(out)
     accelerator.wait_for_everyone()
     return progress
 
 
-def new_model(settings: Training) -> CompressedQwen3ForCausalLM:
+def new_model(settings: Training, start: Path | None = None) -> CompressedQwen3ForCausalLM:
     """The model before its first step: its weights follow from the seed, and no other draw is disturbed."""
+    if settings.start is not None:
+        return start_model(settings, start)
     with torch.random.fork_rng():
         torch.manual_seed(settings.seed)
         model = CompressedQwen3ForCausalLM(settings.architecture())
@@ -192,6 +208,11 @@ def _means(sums: dict[str, Tensor], accelerator: Accelerator) -> dict[str, float
 def _progress(
     settings: Training, old: Progress, now: dict[str, float], tokens: int, seconds: float
 ) -> Progress:
+    if wrong := [name for name, value in now.items() if not math.isfinite(value)]:
+        raise UsageError(
+            f"training diverged: {wrong[0]} is {now[wrong[0]]} at step {old.step + 1}; start again with smaller step "
+            "sizes or more warm-up"
+        )
     means = {name: _smooth(getattr(old, name), value) for name, value in now.items()}
     pairs, since = old.pairs, old.since + 1
     easy = "loss" in means and means["loss"] < settings.promote
@@ -224,13 +245,15 @@ def _check_shares(settings: Training, processes: int) -> None:
 
 def _check_corpus(settings: Training, corpus: Corpus | None) -> None:
     """The text must be the one that the settings name."""
-    wanted = settings.text and settings.text.corpus
-    if wanted != (corpus and corpus.facts.digest):
+    wanted = None if settings.text is None else settings.text.corpus
+    if wanted != (None if corpus is None else corpus.facts.digest):
         raise UsageError(
             "the settings name no text, and a corpus was given"
             if wanted is None
             else f"the settings name the corpus {wanted[:12]}…, and {corpus.folder if corpus else 'none'} was given"
         )
+    if settings.text is not None and corpus is not None:
+        corpus.check(settings.text.tokens)
 
 
 def _claim(out: Path, settings: Training) -> None:
