@@ -26,7 +26,7 @@ from .settings import Progress, Training
 from .start import start_model
 from .tracking import end_tracking, start_tracking, track_look, track_step, tracker_settings
 
-__all__ = ["held_out_loss", "is_main_process", "new_model", "train"]
+__all__ = ["device", "held_out_loss", "is_main_process", "new_model", "train"]
 
 SMOOTHING = 0.05  # weight of the newest step in the running means
 SETTLE = 25  # steps after a change of difficulty before the next is considered
@@ -129,6 +129,11 @@ def new_model(settings: Training, start: Path | None = None) -> CompressedQwen3F
         # At Qwen3's 0.02 the first updates of the layers drown the token's identity in the residual stream.
         torch.nn.init.normal_(model.model.embed_tokens.weight, std=settings.embedding_std)
     return model
+
+
+def device() -> str:
+    """Where this process trains: cpu, cuda:0, …."""
+    return str(PartialState().device)
 
 
 def is_main_process() -> bool:
