@@ -172,8 +172,8 @@ def build(
         facts = _pack(texts, tokenizer, part, held_out, most_tokens, report)
         if empty := [name for name in PARTS if not facts.tokens[name]]:
             raise UsageError(
-                f"no text for {' and '.join(empty)}: {sum(facts.documents.values())} different documents were read; give more, "
-                "or cut long ones"
+                f"no text for {' and '.join(empty)}: {sum(facts.documents.values())} different documents were read; "
+                "give more, cut long ones, or hold out another share"
             )
         _save_tokenizer(tokenizer, part)
         write_atomic(part / "corpus.json", dump_json(facts.model_dump(mode="json")))

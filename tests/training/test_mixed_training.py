@@ -199,7 +199,7 @@ def test_a_killed_run_from_a_checkpoint_ends_with_the_same_bits(tmp_path, corpus
     killed.communicate()
     assert not (tmp_path / "cut" / "model.safetensors").exists(), "the run was over before it was killed"
     again = process()
-    _, said = again.communicate(timeout=240)
+    _, said = again.communicate(timeout=600)
     assert again.returncode == 0, said.decode()
     assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
     curves = [(tmp_path / name / "curve.jsonl").read_bytes() for name in ("whole", "cut")]

@@ -161,6 +161,10 @@ def train(
     tracker: Annotated[
         str | None, typer.Option(help="tensorboard, or another tracker of accelerate by name.")
     ] = None,
+    measure: Annotated[
+        bool,
+        typer.Option(help="Measure held-out loss and phase curve at the end, and write them in the card."),
+    ] = True,
     plan: Annotated[bool, typer.Option("--plan", help="Say what the run will take, and stop.")] = False,
     processes: Annotated[int, typer.Option(help="Plan: for so many processes.", min=1)] = 1,
     accelerator: Annotated[str | None, typer.Option(help="Plan: for this kind of accelerator.")] = None,
@@ -194,13 +198,14 @@ def train(
             every=checkpoint_every,
             watch_every=watch_every,
             tracker=tracker,
+            measured=measure,
             report=lambda now: progress.update(training, completed=now.step, note=_note(now)),
             measuring=lambda done, total: progress.update(
                 measuring, completed=done, total=total, visible=True
             ),
         )
-    for line in _summary(out, card or {}):
-        print(line)
+    if card is not None:
+        print("\n".join(_summary(out, card) or [f"wrote {out}"]))
 
 
 def _compression(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,8 +243,8 @@ def _summary(out: Path, card: Mapping[str, Any]) -> list[str]:
         f"phase SD {found['phase_sd']:.1%} ({found['low']:.1%} to {found['high']:.1%})"
         for protocol, found in card.get("measured", {}).items()
     ]
-    if "text" in card:
-        text = card["text"]
+    text = card.get("text", {})
+    if "windows" in text:
         lines.append(
             f"{out}: held-out text: {text['nats_per_token']:.3f} nats per token, {text['nats_per_byte']:.3f} per byte, "
             f"on {text['windows']} windows of {text['window']} tokens"

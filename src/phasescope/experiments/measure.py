@@ -99,6 +99,8 @@ def write_card(
     *,
     command: str,
     corpus: Corpus | None = None,
+    device: str = "cpu",
+    measured: bool = True,
     report: Report = lambda done, total: None,
 ) -> dict[str, Any]:
     """Measure a trained checkpoint and write its card.json: how it was made, what it recalls, how it reads text.
@@ -107,6 +109,8 @@ def write_card(
         folder: a finished run of `phasescope train`.
         command: the command that trains it.
         corpus: the text that it was trained on, where there was any.
+        device: where it is measured.
+        measured: False only says how it was made.
         report: told the trials that are done, and all.
 
     Returns:
@@ -132,23 +136,24 @@ def write_card(
             "pairs": state["pairs"],
             "vocabulary": task["vocabulary"],
         }
-    write_atomic(folder / "card.json", dump_json(card))
     if corpus is not None:
-        card["text"] = _read_text(folder, corpus, settings["text"]["tokens"])
-    if task is not None:
-        card["measured"] = _recalled(folder, card["compression"], report)
+        card["text"] = {"corpus": corpus.facts.digest}
+    write_atomic(folder / "card.json", dump_json(card))
+    if measured and corpus is not None:
+        card["text"] |= _read_text(folder, corpus, settings["text"]["tokens"], device)
+    if measured and task is not None:
+        card["measured"] = _recalled(folder, card["compression"], device, report)
     write_atomic(folder / "card.json", dump_json(card))
     return card
 
 
-def _read_text(folder: Path, corpus: Corpus, tokens: int) -> dict[str, Any]:
+def _read_text(folder: Path, corpus: Corpus, tokens: int, device: str) -> dict[str, Any]:
     """Loss on held-out text, in nats: per token, and per byte, which compares tokenizers."""
     from ..training import held_out_loss  # needs torch
 
-    model = BACKENDS.load("transformers").load(folder).model
+    model = BACKENDS.load("transformers").load(folder, device=device).model
     loss, facts = held_out_loss(model, corpus, tokens, CARD_WINDOWS), corpus.facts
     return {
-        "corpus": facts.digest,
         "window": tokens,
         "windows": len(corpus.spread("held_out", CARD_WINDOWS, tokens)),
         "nats_per_token": round(loss, 4),
@@ -156,10 +161,10 @@ def _read_text(folder: Path, corpus: Corpus, tokens: int) -> dict[str, Any]:
     }
 
 
-def _recalled(folder: Path, plan: dict[str, Any] | None, report: Report) -> dict[str, Any]:
+def _recalled(folder: Path, plan: dict[str, Any] | None, device: str, report: Report) -> dict[str, Any]:
     """Recall by phase under both paddings."""
     measure(
-        local([str(folder)]),
+        local([str(folder)], loading={"device": device}),
         DEMO_PROTOCOLS,
         folder / "phase",
         seed=DEMO_SEED,

@@ -105,6 +105,7 @@ def train(
     every: int = 100,
     watch_every: int = 0,
     tracker: str | None = None,
+    measured: bool = True,
     report: Callable[[Progress], None] = lambda progress: None,
     measuring: Report = lambda done, total: None,
 ) -> dict[str, Any] | None:
@@ -118,6 +119,7 @@ def train(
         every: steps between checkpoints.
         watch_every: steps between two looks on the way; 0 for none.
         tracker: of accelerate, by name.
+        measured: whether the card says how the model reads and recalls.
         report: called after every step.
         measuring: told how far the measurement at the end is.
 
@@ -146,7 +148,9 @@ def train(
         return None
     for source in (inputs.corpus, start):
         _keep_tokenizer(source, out)
-    return write_card(out, command=command, corpus=corpus, report=measuring)
+    return write_card(
+        out, command=command, corpus=corpus, device=training.device(), measured=measured, report=measuring
+    )
 
 
 def cost(settings: Training, *, processes: int = 1, accelerator: str | None = None) -> list[str]:

@@ -7,6 +7,7 @@ from .settings import Start as Start
 from .settings import Text as Text
 from .settings import Training as Training
 from .start import read_start as read_start
+from .trainer import device as device
 from .trainer import held_out_loss as held_out_loss
 from .trainer import is_main_process as is_main_process
 from .trainer import train as train

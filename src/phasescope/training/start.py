@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers.utils import logging
 
 from ..errors import UsageError
 from ..models import CompressedQwen3ForCausalLM
@@ -48,6 +49,8 @@ def start_model(settings: Training, folder: Path | None) -> CompressedQwen3ForCa
         raise UsageError(
             f"the settings start from the weights {settings.start.weights[:12]}…, and {folder or 'none'} was given"
         )
+    said = logging.get_verbosity()
+    logging.set_verbosity_error()  # it would warn of the compressor's weights, which are missing for a reason
     try:
         with torch.random.fork_rng():
             torch.manual_seed(settings.seed)
@@ -62,6 +65,8 @@ def start_model(settings: Training, folder: Path | None) -> CompressedQwen3ForCa
     except Exception as error:  # a broken folder fails in whatever way the libraries meet first
         problem = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UsageError(f"cannot load {folder}: {problem}") from error
+    finally:
+        logging.set_verbosity(said)
     model, info = loaded
     missing = [name for name in info["missing_keys"] if not any(part in name for part in NEW)]
     if lost := sorted([*missing, *info["unexpected_keys"]]):

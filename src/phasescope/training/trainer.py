@@ -26,7 +26,7 @@ from .settings import Progress, Training
 from .start import start_model
 from .tracking import end_tracking, start_tracking, track_look, track_step, tracker_settings
 
-__all__ = ["held_out_loss", "is_main_process", "new_model", "train"]
+__all__ = ["device", "held_out_loss", "is_main_process", "new_model", "train"]
 
 SMOOTHING = 0.05  # weight of the newest step in the running means
 SETTLE = 25  # steps after a change of difficulty before the next is considered
@@ -134,6 +134,11 @@ def new_model(settings: Training, start: Path | None = None) -> CompressedQwen3F
         shared = {name: value for name, value in plain.state_dict().items() if name in mine}
         model.load_state_dict(shared, strict=False)
     return model
+
+
+def device() -> str:
+    """Where this process trains: cpu, cuda:0, …."""
+    return str(PartialState().device)
 
 
 def is_main_process() -> bool:
