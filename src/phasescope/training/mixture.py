@@ -60,13 +60,16 @@ def parts_of(
 
 def loss_of(model: Any, part: Part, device: torch.device) -> tuple[Tensor, Tensor]:
     """Mean cross-entropy in nats, and accuracy, over the tokens of a part that carry loss."""
-    ids_BT, labels_BT = part.ids_BT.to(device), part.labels_BT.to(device)
-    first = int((part.labels_BT[0] != IGNORED).nonzero()[0])
-    keep = ids_BT.shape[1] - first + 1  # logits are needed from the token before the first label on
-    logits = model(input_ids=ids_BT, logits_to_keep=keep, use_cache=False).logits[:, :-1]
-    target = labels_BT[:, first:]
-    scored = target != IGNORED
-    logits, target = logits[scored].float(), target[scored]
+    places_K = (part.labels_BT[0] != IGNORED).nonzero()[:, 0]
+    labels_BK = part.labels_BT[:, places_K]
+    if int((part.labels_BT != IGNORED).sum()) != labels_BK.numel() or bool((labels_BK == IGNORED).any()):
+        raise ValueError("the rows of a part carry loss in different places")
+    # Only where a token is to be foretold are there logits: they are most of a small model's work.
+    logits = model(
+        input_ids=part.ids_BT.to(device), logits_to_keep=(places_K - 1).to(device), use_cache=False
+    ).logits.flatten(0, 1)
+    target = labels_BK.flatten().to(device)
+    logits = logits.float()
     return torch.nn.functional.cross_entropy(logits, target), (logits.argmax(-1) == target).float().mean()
 
 

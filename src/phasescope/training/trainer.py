@@ -86,7 +86,12 @@ def train(
     while progress.step < settings.steps:
         progress = _step(settings, progress, corpus, wrapped, prepared, accelerator)
         last = progress.step == settings.steps
-        if accelerator.is_main_process and watch and watch_every and (progress.step % watch_every == 0 or last):
+        if (
+            accelerator.is_main_process
+            and watch
+            and watch_every
+            and (progress.step % watch_every == 0 or last)
+        ):
             model.eval()
             _log(out / CURVE, {"step": progress.step, **watch(model, progress)})
             model.train()
@@ -125,9 +130,7 @@ def _step(
 ) -> Progress:
     """One optimizer step, and the difficulty of the next."""
     started = time.perf_counter()
-    parts = list(
-        parts_of(settings, progress, corpus, accelerator.process_index, accelerator.num_processes)
-    )
+    parts = list(parts_of(settings, progress, corpus, accelerator.process_index, accelerator.num_processes))
     set_step_sizes(optimizers, progress.step, settings)
     sums: dict[str, Tensor] = {}
     for index, part in enumerate(parts):
