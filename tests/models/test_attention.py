@@ -15,20 +15,22 @@ from tests.models.test_cache import PLANS, every_plan, model
 def test_blocks_of_queries_equal_one_block_in_values_and_gradients(
     plan: dict[str, Any], pads: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The oracle reads all queries at once; blocks of 16 give its logits and its gradients to 1e-9."""
+    """The oracle reads all queries at once; blocks, computed again or kept, give its logits and gradients to 1e-9."""
     subject, ids = model(plan), torch.randint(50, (2, 75))
     mask = (torch.arange(75) >= torch.tensor(pads)[:, None]).int()
     found = []
-    for block in (1000, 16):
+    for block, strip in ((1000, 1000), (16, 1000), (1000, 16)):
         monkeypatch.setattr(attention, "BLOCK", block)
+        monkeypatch.setattr(attention, "STRIP", strip)
         subject.zero_grad()
         logits = subject(input_ids=ids, attention_mask=mask, use_cache=False).logits
         logits[mask.bool()].square().mean().backward()
         found.append((logits[mask.bool()], {n: p.grad.clone() for n, p in subject.named_parameters()}))
-    (plain, plain_grad), (blocked, blocked_grad) = found
-    torch.testing.assert_close(blocked, plain, atol=1e-9, rtol=0)
-    for name, gradient in plain_grad.items():
-        torch.testing.assert_close(blocked_grad[name], gradient, atol=1e-9, rtol=1e-7, msg=name)
+    plain, plain_grad = found[0]
+    for blocked, blocked_grad in found[1:]:
+        torch.testing.assert_close(blocked, plain, atol=1e-9, rtol=0)
+        for name, gradient in plain_grad.items():
+            torch.testing.assert_close(blocked_grad[name], gradient, atol=1e-9, rtol=1e-7, msg=name)
 
 
 class Largest(TorchDispatchMode):

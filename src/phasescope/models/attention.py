@@ -24,6 +24,9 @@ from .config import CompressedQwen3Config
 
 BLOCK = 256
 """Queries that are read together: no array is larger than this many rows of entries and local tokens."""
+STRIP = 32
+"""The same for training on a CPU, where starting an operation costs little: a short block leaves out most of the raw
+tokens that none of its queries can see, and is 2.5 times as fast at 256 tokens."""
 
 
 class CompressedAttention(Qwen3Attention):
@@ -122,10 +125,12 @@ class CompressedAttention(Qwen3Attention):
         reads = self._everything(layer)
         new = query_BAQD.shape[2]
         first = layer.seen - new
-        if new <= BLOCK:
+        train = torch.is_grad_enabled()
+        size = min(BLOCK, STRIP) if train and query_BAQD.device.type == "cpu" else BLOCK
+        if new <= size:
             return self._block(query_BAQD, hidden_BQE, position_B1Q, reads, first)
-        starts = list(range(0, new, BLOCK))
-        ends = [min(start + BLOCK, new) for start in starts]
+        starts = list(range(0, new, size))
+        ends = [min(start + size, new) for start in starts]
         entries, lowest = reads.reach(
             [first + start for start in starts], [first + end for end in ends], self.plan.tail
         )
@@ -138,7 +143,7 @@ class CompressedAttention(Qwen3Attention):
                 reads.part(entries[block], lowest[block], first + end),
                 first + start,
             )
-            if torch.is_grad_enabled():
+            if train and new > BLOCK:
                 blocks.append(checkpoint(self._block, *given, use_reentrant=False))
             else:
                 blocks.append(self._block(*given))
