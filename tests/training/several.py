@@ -1,11 +1,14 @@
 """What each process of a test under `torchrun` runs: the trainings of a list of cases, one after the other."""
 
 import json
+import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
 
 from phasescope.corpus import Corpus
 from phasescope.training import Training, train, trainer
@@ -22,10 +25,15 @@ def run(case: dict[str, Any]) -> None:
     corpus = None if settings.text is None else Corpus.open(Path(case["corpus"]))
     step = trainer._step
 
-    def stopping(settings, progress, *others):
+    def stopping(settings, progress, corpus, model, *others):
         if progress.step == case.get("stop"):
             raise StopError
-        return step(settings, progress, *others)
+        held = [param.to_local() if isinstance(param, DTensor) else param for param in model.parameters()]
+        share = sum(x.numel() for x in held) / sum(param.numel() for param in model.parameters())
+        told = {"pid": os.getpid(), "share": share}
+        Path(f"{case['out']}.rank{os.environ.get('RANK', 0)}").write_text(json.dumps(told))
+        time.sleep(case.get("slow", 0))
+        return step(settings, progress, corpus, model, *others)
 
     def watch(model, progress):
         return {"held_out": held_out_loss(model, corpus, 16, 8), "loss": progress.text_loss}

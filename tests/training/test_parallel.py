@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from phasescope import UsageError
 from phasescope.corpus import Corpus, build
 from phasescope.models import Compression
 from phasescope.synthetic import RetrievalVocabulary
-from phasescope.training import RetrievalTask, Text, Training, train
+from phasescope.training import RetrievalTask, Text, Training
 from tests.training.several import run
 
+pytestmark = pytest.mark.slow
 STEPS = 6
 GRID = {"compressor": "scalar_gate", "width": 4, "stride": 4}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -41,6 +43,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {"compression": Compression(**{**GRID, "width": 12, "stride": 12}), "text": None, "first_pairs": 2},
     ),
 }
+MANY: dict[str, Any] = {"steps": 60, "balance": 1.0}
 UNSTEADY = 2e-2  # of bfloat16, whose products over half the rows are rounded apart
 
 
@@ -56,16 +59,25 @@ def settings_of(corpus: Corpus, **changed: Any) -> Training:
     return Training(**{**given, **changed})
 
 
-def start(cases: list[dict[str, Any]], file: Path) -> None:
-    """Run cases on two gloo ranks, and let them fail loudly."""
+def start(cases: list[dict[str, Any]], file: Path, *options: str) -> "subprocess.Popen[str]":
+    """Run cases on two gloo ranks."""
     file.write_text(json.dumps(cases))
-    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *options]
     script = str(Path(__file__).with_name("several.py"))
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*run, script, str(file)], env=environment, capture_output=True, text=True, timeout=900, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    return subprocess.Popen([*run, script, str(file)], env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: "subprocess.Popen[str]") -> None:
+    """Wait for processes that must succeed."""
+    _, said = process.communicate(timeout=900)
+    assert process.returncode == 0, said[-3000:]
+
+
+def rank(folder: Path, index: int = 0) -> dict[str, Any]:
+    """What a process of a run told of itself."""
+    told: dict[str, Any] = json.loads(folder.with_name(f"{folder.name}.rank{index}").read_text())
+    return told
 
 
 def losses(folder: Path) -> list[list[float]]:
@@ -105,9 +117,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for begun in [*one, case("after-one", "ddp", parts, stop=3)]:
         run(begun)
     stopped = [case(name, "fsdp", parts, stop=3) for name in ("after-two", "cut")]
-    start(
-        [*two, case("after-one", "fsdp", parts), *stopped, case("cut", "fsdp", parts)], folder / "cases.json"
-    )
+    many = case("many", "fsdp", {**MANY, "text": None})
+    resumed = [case(name, "fsdp", parts) for name in ("after-one", "cut")]
+    finish(start([*two, *stopped, *resumed, many], folder / "cases"))
     run(case("after-two", "ddp", parts))
     return folder
 
@@ -120,6 +132,8 @@ def test_two_processes_reach_the_curve_and_weights_of_one(name: str, runs: Path)
     np.testing.assert_allclose(losses(two), losses(one), rtol=tolerance, atol=tolerance)
     assert len(losses(two)) == STEPS
     assert apart(one, two) < (0.2 if "bf16" in name else 1e-4)
+    held = [rank(two, index)["share"] for index in range(2)]
+    assert max(held) < 0.6 if "fsdp" in name else held == [1, 1]
     if (one / "curve.jsonl").exists():
         looks = [
             [json.loads(x) for x in (out / "curve.jsonl").read_text().splitlines()] for out in (one, two)
@@ -151,18 +165,26 @@ def test_shards_resume_to_the_same_bits(runs: Path) -> None:
     assert cut.read_bytes() == whole.read_bytes()
 
 
+def test_a_killed_process_ends_the_others_and_the_run_goes_on_to_the_same_bits(runs: Path) -> None:
+    """SIGKILL of one of two in mid-run: `torchrun` ends the other, starts both again, and no weight shows it."""
+    [*_, many] = json.loads((runs / "cases").read_text())
+    out = runs / "killed"
+    process = start([{**many, "out": str(out), "slow": 0.05}], runs / "killed-cases", "--max-restarts=1")
+    log = out / "log.jsonl"
+    while process.poll() is None and (not log.exists() or len(log.read_text().splitlines()) < 5):
+        time.sleep(0.02)
+    killed = rank(out, 1)["pid"]
+    os.kill(killed, signal.SIGKILL)
+    finish(process)
+    assert rank(out, 1)["pid"] != killed
+    assert (out / "model.safetensors").read_bytes() == (runs / "many" / "model.safetensors").read_bytes()
+    steps = [json.loads(line)["step"] for line in log.read_text().splitlines()]
+    assert steps == list(range(1, MANY["steps"] + 1))
+
+
 def test_what_shards_save_is_a_plain_checkpoint(runs: Path) -> None:
     """`from_pretrained` loads it, with the compression."""
     model = AutoModelForCausalLM.from_pretrained(runs / "two" / "fsdp")
     assert model.config.plan == Compression(**GRID)
     assert model.config.architectures == ["CompressedQwen3ForCausalLM"]
     assert torch.isfinite(model(input_ids=torch.arange(9)[None]).logits).all()
-
-
-def test_what_cannot_be_is_one_clear_line(tmp_path: Path) -> None:
-    """Shards need several processes, and there are two ways to be parallel."""
-    task = RetrievalTask(vocabulary=RetrievalVocabulary.contiguous(4, 8, 8), fillers=8)
-    with pytest.raises(UsageError, match="there is one: start with torchrun"):
-        train(Training(task=task, steps=1), tmp_path, parallel="fsdp")
-    with pytest.raises(UsageError, match="known: ddp, fsdp"):
-        train(Training(task=task, steps=1), tmp_path / "other", parallel="tensor")  # type: ignore[arg-type]
