@@ -1,4 +1,4 @@
-"""Training: learns, resumes to the same bits after a kill, and shares a step over processes."""
+"""Training learns, and resumes to the same bits after a kill."""
 
 import json
 import os
@@ -8,7 +8,6 @@ import sys
 import time
 
 import pytest
-from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from phasescope import UsageError
@@ -40,11 +39,10 @@ def weights(folder):
     return (folder / "model.safetensors").read_bytes()
 
 
-def start(settings, out, *prefix):
+def start(settings, out):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = prefix or (sys.executable, "-c", SCRIPT)
     return subprocess.Popen(
-        [*command, settings.model_dump_json(), str(out)],
+        [sys.executable, "-c", SCRIPT, settings.model_dump_json(), str(out)],
         env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -86,30 +84,16 @@ def test_a_run_killed_twice_ends_with_the_same_bits(tmp_path):
     assert steps == list(range(5, 305, 5))
 
 
-def test_two_processes_reach_the_weights_of_one_to_rounding(tmp_path):
-    """Torchrun with two gloo ranks shares the rows of each step."""
-    settings = Training(**SMALL, steps=20)
-    (tmp_path / "script.py").write_text(SCRIPT)
-    one = start(settings, tmp_path / "one")
-    run = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-    two = start(settings, tmp_path / "two", *run, str(tmp_path / "script.py"))
-    finish(one)
-    finish(two)
-    a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
-    assert max(float((a[name] - b[name]).abs().max()) for name in a) < 1e-3
-    losses = [
-        [json.loads(line)["loss"] for line in (tmp_path / name / "log.jsonl").read_text().splitlines()]
-        for name in ("one", "two")
-    ]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
-
-
-def test_a_folder_of_other_settings_and_uneven_shares_are_refused(tmp_path):
+def test_a_folder_of_other_settings_and_what_cannot_be_parallel_are_refused(tmp_path):
     """Nothing is overwritten."""
     train(Training(**SMALL, steps=1), tmp_path)
     before = weights(tmp_path)
     with pytest.raises(UsageError, match="other settings"):
         train(Training(**SMALL, steps=2), tmp_path)
+    with pytest.raises(UsageError, match="there is one: start with torchrun"):
+        train(Training(**SMALL, steps=1), tmp_path, parallel="fsdp")
+    with pytest.raises(UsageError, match="known: ddp, fsdp"):
+        train(Training(**SMALL, steps=1), tmp_path, parallel="tensor")
     assert weights(tmp_path) == before
 
 

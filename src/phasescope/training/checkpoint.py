@@ -1,32 +1,113 @@
-"""Training state on disk as safetensors and JSON: no pickle, whole or not at all."""
+"""Training state on disk as safetensors and JSON: no pickle, whole or not at all, from any number of processes."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 from torch.optim import Optimizer
 
 from ..errors import UsageError
 from ..records import dump_json, read_json
+from .parallel import Processes, give, whole
+
+STATE = "state.safetensors"
 
 
 def save_state(
-    folder: Path, model: torch.nn.Module, optimizers: Sequence[Optimizer], facts: dict[str, Any]
+    folder: Path,
+    model: torch.nn.Module,
+    optimizers: Sequence[Optimizer],
+    facts: dict[str, Any],
+    processes: Processes,
 ) -> None:
-    """Write weights, optimizer state and facts beside the old state, then exchange the two."""
+    """Write weights, optimizer states and facts beside the old state, then exchange the two.
+
+    Every process must call; the main one gathers what others hold in shards, and writes `model.NAME` for each
+    parameter and `optimizer.NAME.KEY` for what its optimizer remembers of it.
+    """
+    tensors = {}
+    for name, tensor in _held(model, optimizers):
+        found = whole(tensor.detach())
+        if processes.main:
+            tensors[name] = found.cpu().contiguous()
+    if processes.main:
+        _write(folder, tensors, facts)
+    processes.wait()
+
+
+def load_state(
+    folder: Path,
+    model: torch.nn.Module,
+    optimizers: Sequence[Optimizer],
+    processes: Processes,
+) -> dict[str, Any] | None:
+    """Restore what `save_state` wrote and return its facts, or None where there is no state.
+
+    Every process must call; the main one reads, so that the others need not see the folder.
+
+    Raises:
+        UsageError: if the state belongs to another model or another optimizer.
+    """
+    tensors: dict[str, Tensor] = {}
+
+    def read() -> tuple[dict[str, Any], dict[str, float | None]] | None:
+        _recover(folder)
+        if not folder.exists():
+            return None
+        tensors.update(load_file(folder / STATE))
+        _check(folder, model, tensors)
+        scalars = {name: value.item() if value.ndim == 0 else None for name, value in tensors.items()}
+        return read_json(folder / "state.json"), scalars
+
+    found = processes.told(read)
+    if found is None:
+        return None
+    facts, names = found
+    for name, param in model.named_parameters():
+        give(tensors.get(f"model.{name}"), param, processes)
+    for name, optimizer, moved in _moved(model, optimizers):
+        begin = f"optimizer.{name}."
+        keys = {key.removeprefix(begin): value for key, value in names.items() if key.startswith(begin)}
+        for key, value in keys.items():
+            if value is not None:
+                optimizer.state[moved][key] = torch.tensor(value)
+                continue
+            optimizer.state[moved][key] = torch.zeros_like(moved)
+            give(tensors.get(begin + key), optimizer.state[moved][key], processes)
+    return facts
+
+
+def _moved(
+    model: torch.nn.Module, optimizers: Sequence[Optimizer]
+) -> Iterator[tuple[str, Optimizer, Tensor]]:
+    """Parameters by name, in the model's order, each with its optimizer."""
+    owner: dict[Tensor, Optimizer] = {
+        param: opt for opt in optimizers for group in opt.param_groups for param in group["params"]
+    }
+    for name, param in model.named_parameters():
+        yield name, owner[param], param
+
+
+def _held(model: torch.nn.Module, optimizers: Sequence[Optimizer]) -> Iterator[tuple[str, Tensor]]:
+    """Everything that a state keeps, by name."""
+    for name, param in model.named_parameters():
+        yield f"model.{name}", param
+    for name, optimizer, moved in _moved(model, optimizers):
+        for key, value in optimizer.state.get(moved, {}).items():
+            yield f"optimizer.{name}.{key}", value
+
+
+def _write(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     part, old = folder.with_name(f".{folder.name}.part"), folder.with_name(f".{folder.name}.old")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    tensors = {f"model.{name}": param.detach().contiguous() for name, param in model.named_parameters()}
-    for number, optimizer in enumerate(optimizers):
-        for index, state in optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{number}.{index}.{name}": value for name, value in state.items()}
-    save_file(tensors, part / "state.safetensors")
+    save_file(tensors, part / STATE)
     (part / "state.json").write_text(dump_json(facts))
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
@@ -35,37 +116,19 @@ def save_state(
     shutil.rmtree(old, ignore_errors=True)
 
 
-def load_state(
-    folder: Path, model: torch.nn.Module, optimizers: Sequence[Optimizer]
-) -> dict[str, Any] | None:
-    """Restore what `save_state` wrote and return its facts, or None where there is no state.
-
-    Raises:
-        UsageError: if the state belongs to another model.
-    """
+def _recover(folder: Path) -> None:
+    """Undo the first of two renames where a kill came between them."""
     old = folder.with_name(f".{folder.name}.old")
-    if not folder.exists() and old.exists():  # killed between the two renames
+    if not folder.exists() and old.exists():
         old.rename(folder)
-    if not folder.exists():
-        return None
-    tensors = load_file(folder / "state.safetensors")
-    params = dict(model.named_parameters())
-    shapes = {
-        name.removeprefix("model."): value.shape
-        for name, value in tensors.items()
-        if name.startswith("model.")
-    }
-    if shapes != {name: param.shape for name, param in params.items()}:
-        raise UsageError(f"the checkpoint in {folder} belongs to another model; use another --out folder")
-    with torch.no_grad():
-        for name, param in params.items():
-            param.copy_(tensors[f"model.{name}"])
-    for number, optimizer in enumerate(optimizers):
-        state: dict[int, dict[str, torch.Tensor]] = {}
-        for name, value in tensors.items():
-            if name.startswith(f"optimizer.{number}."):
-                _, _, index, key = name.split(".", 3)
-                state.setdefault(int(index), {})[key] = value
-        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    facts: dict[str, Any] = read_json(folder / "state.json")
-    return facts
+
+
+def _check(folder: Path, model: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
+    """The state must hold this model's parameters, and what is remembered of them and of no others."""
+    params = {f"model.{name}": param.shape for name, param in model.named_parameters()}
+    weights = {name: value.shape for name, value in tensors.items() if name.startswith("model.")}
+    states = [name.removeprefix("optimizer.").rpartition(".")[0] for name in tensors if name not in weights]
+    if weights != params or not {f"model.{name}" for name in states} <= params.keys():
+        raise UsageError(
+            f"the checkpoint in {folder} belongs to another model or an older version; use another --out folder"
+        )

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..corpus import Corpus, Ids
 from .data import IGNORED, Batch
+from .loss import CrossEntropy, headless
 from .settings import Progress, Text, Training
 
 RECORDS, TEXT = "records", "text"
@@ -65,13 +66,14 @@ def loss_of(model: Any, part: Part, device: torch.device) -> tuple[Tensor, Tenso
     labels_BK = part.labels_BT[:, places_K]
     if int((part.labels_BT != IGNORED).sum()) != labels_BK.numel() or bool((labels_BK == IGNORED).any()):
         raise ValueError("the rows of a part carry loss in different places")
-    # Only where a token is to be foretold are there logits: they are most of a small model's work.
-    logits = model(
-        input_ids=part.ids_BT.to(device), logits_to_keep=(places_K - 1).to(device), use_cache=False
-    ).logits.flatten(0, 1)
-    target = labels_BK.flatten().to(device)
-    logits = logits.float()
-    return torch.nn.functional.cross_entropy(logits, target), (logits.argmax(-1) == target).float().mean()
+    with headless(model) as head:
+        hidden_BKE = model(
+            input_ids=part.ids_BT.to(device), logits_to_keep=(places_K - 1).to(device), use_cache=False
+        ).logits
+    found: tuple[Tensor, Tensor] = CrossEntropy.apply(
+        hidden_BKE.flatten(0, 1), head.weight, labels_BK.flatten().to(device)
+    )
+    return found
 
 
 @torch.no_grad()

@@ -7,7 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
+
+from .parallel import by_owners, local
 
 QUINTIC = (3.4445, -4.7750, 2.0315)
 STEPS = 5
@@ -27,7 +30,8 @@ class Muon(Optimizer):
 
     Source: Keller Jordan, "Muon" (2024); the form of `torch.optim.Muon`.
     Differs: Newton–Schulz runs in the gradient's own dtype and on all matrices of one shape at once;
-        `torch.optim.Muon` casts to bfloat16, which a CPU without such units does slowly.
+        `torch.optim.Muon` casts to bfloat16, which a CPU without such units does slowly. Of matrices in shards each
+        is orthogonalised whole, by one process (`parallel.by_owners`).
     """
 
     def __init__(
@@ -52,11 +56,18 @@ class Muon(Optimizer):
         for param in params:
             assert param.grad is not None  # `step` collects only those
             momentum = self.state[param].setdefault("momentum", torch.zeros_like(param))
-            momentum.lerp_(param.grad, 1 - beta)
-            steps.append(param.grad.lerp(momentum, beta))
+            gradient = local(param.grad)
+            local(momentum).lerp_(gradient, 1 - beta)
+            steps.append(gradient.lerp(local(momentum), beta))
         scale = max(1.0, params[0].shape[0] / params[0].shape[1]) ** 0.5
-        for param, step in zip(params, orthogonal(torch.stack(steps)), strict=True):
-            param.mul_(1 - lr * group["weight_decay"]).add_(step, alpha=-lr * scale)
+        for param, step in zip(params, _orthogonal(steps, params[0]), strict=True):
+            local(param).mul_(1 - lr * group["weight_decay"]).add_(step, alpha=-lr * scale)
+
+
+def _orthogonal(steps: list[Tensor], like: Tensor) -> Iterable[Tensor]:
+    if isinstance(like, DTensor):
+        return by_owners(steps, like, orthogonal)
+    return orthogonal(torch.stack(steps))
 
 
 def orthogonal(x: Tensor) -> Tensor:

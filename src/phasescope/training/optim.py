@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from .muon import Muon
@@ -36,11 +39,19 @@ def optimizers_of(model: torch.nn.Module, settings: Training) -> list[Optimizer]
         optimizers.append(Muon(matrices, **of_matrices))
     else:
         groups.append({"params": matrices, **of_matrices})
-    optimizers.append(torch.optim.AdamW([group for group in groups if group["params"]], betas=BETAS))
+    optimizers.append(torch.optim.AdamW([part for group in groups for part in _alike(group)], betas=BETAS))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]
     return optimizers
+
+
+def _alike(group: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Whole and split parameters apart, as no operation takes both at once."""
+    for split in (False, True):
+        params = [param for param in group["params"] if isinstance(param, DTensor) is split]
+        if params:
+            yield {**group, "params": params}
 
 
 def set_step_sizes(optimizers: list[Optimizer], step: int, settings: Training) -> None:

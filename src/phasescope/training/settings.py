@@ -67,6 +67,8 @@ class Training(Record):
         text: text beside the records; None trains on records alone.
         start: weights to start from; None starts from random ones.
         layers, width, heads, kv_heads, head_dim, feed_forward: shape of the Qwen3 model.
+        tie_embeddings: the embedding is the output matrix as well.
+        rope_theta: base of the rotary embedding's wavelengths.
         steps: optimizer steps.
         rows: sequences of records per step, over all processes, while the contexts are short.
         queries: the most recalled values per step; where rows × pairs exceeds it there are fewer rows, so that
@@ -104,6 +106,8 @@ class Training(Record):
     kv_heads: int = Field(default=2, ge=1)
     head_dim: int = Field(default=32, ge=2)
     feed_forward: int = Field(default=128, ge=1)
+    tie_embeddings: bool = False
+    rope_theta: float = Field(default=10000.0, gt=1)
     steps: int = Field(default=4000, ge=1)
     rows: int = Field(default=48, ge=1)
     queries: int = Field(default=768, ge=1)
@@ -216,8 +220,8 @@ class Training(Record):
             num_attention_heads=self.heads,
             num_key_value_heads=self.kv_heads,
             head_dim=self.head_dim,
-            tie_word_embeddings=False,
-            rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+            tie_word_embeddings=self.tie_embeddings,
+            rope_parameters={"rope_type": "default", "rope_theta": self.rope_theta},
             compression=compression,
         )
 

@@ -1,4 +1,4 @@
-"""The training loop, on `accelerate`: one step after the other, resumable exactly."""
+"""The training loop: one step after the other, by one process or many, resumable exactly."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import json
 import math
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from accelerate import Accelerator, PartialState
 from torch import Tensor
+from torch.optim import Optimizer
 
 from ..corpus import Corpus
 from ..errors import UsageError
@@ -22,6 +23,7 @@ from .checkpoint import load_state, save_state
 from .gates import compressors_of, imbalance, moved, reading_raw, watched
 from .mixture import RECORDS, TEXT, Part, held_out_loss, loss_of, parts_of, rows_of
 from .optim import optimizers_of, set_step_sizes
+from .parallel import Parallel, Processes, average_gradients, clip, same, shard, whole
 from .settings import Progress, Training
 from .start import start_model
 from .tracking import end_tracking, start_tracking, track_look, track_step, tracker_settings
@@ -46,13 +48,16 @@ def train(
     watch: Watch | None = None,
     watch_every: int = 0,
     report: Callable[[Progress], None] = lambda progress: None,
+    parallel: Parallel = "ddp",
 ) -> Progress:
     """Train, or go on training, and leave a checkpoint that `from_pretrained` loads.
 
     `out` receives `training.json` (the settings), `log.jsonl` (one line every `every` steps), `curve.jsonl` (what
     `watch` says), `state/` (what resume needs) and at the end the model. Batches depend on seed and step alone, so
     that a run killed and started again with the same settings ends with the same weights, bit for bit, on one
-    process on a CPU. Several processes (`torchrun`, `accelerate launch`) share the sequences of each step.
+    process on a CPU. Several processes (`torchrun`, `accelerate launch`) share the sequences of each step; the result
+    is that of one process, to rounding, and any number of them goes on with a run that another number began. The main
+    process alone reads and writes `out`; all read the corpus.
 
     Args:
         settings: what to train.
@@ -61,10 +66,12 @@ def train(
         start: folder of the checkpoint of `settings.start`.
         tracker: a tracker of accelerate by name, such as tensorboard; its files are below `out/tracker`.
         every: steps between checkpoints.
-        watch: looks at the model on the way (in evaluation mode, on the main process); its facts are kept with
-            the step.
+        watch: looks at the model on the way (in evaluation mode, on the main process, while the others wait); its
+            facts are kept with the step.
         watch_every: steps between two looks; 0 looks never.
-        report: called after every step.
+        report: called after every step, on the main process.
+        parallel: `ddp` keeps the whole model in every process; `fsdp` splits its matrices, gradients and optimizer
+            states over all of them, for models that one device cannot hold.
 
     Returns:
         the progress at the end; losses and accuracy are running means on fresh sequences.
@@ -73,49 +80,55 @@ def train(
         UsageError: if `out` holds a run of other settings, the corpus is another, or the sequences of a step cannot
             be shared evenly.
     """
+    if parallel not in get_args(Parallel):
+        raise UsageError(
+            f"unknown way to run in parallel {parallel!r}; known: {', '.join(get_args(Parallel))}"
+        )
     # Without a GPU accelerate must be told so, or the processes of `torchrun` never find each other.
     accelerator = Accelerator(
-        cpu=not torch.accelerator.is_available(),
-        mixed_precision="bf16" if settings.precision == "bf16" else "no",
-        **tracker_settings(tracker, out),
+        cpu=not torch.accelerator.is_available(), **tracker_settings(tracker, out)
     )
-    _check_shares(settings, accelerator.num_processes)
+    processes = Processes.here()
+    _check_shares(settings, processes.count)
     _check_corpus(settings, corpus)
     model = new_model(settings, start)  # first, so that settings that make no model leave no folder behind
-    if accelerator.is_main_process:
-        _claim(out, settings)
+    processes.told(lambda: _claim(out, settings))
+    model.to(accelerator.device)
+    same(model, processes)
+    if parallel == "fsdp":
+        shard(model, bf16=settings.precision == "bf16")
     optimizers = optimizers_of(model, settings)
-    facts = load_state(out / "state", model, optimizers)
+    facts = load_state(out / "state", model, optimizers, processes)
     progress = Progress(pairs=settings.stages()[0]) if facts is None else Progress(**facts)
-    if accelerator.is_main_process:
+    if processes.main:
         for name in (LOG, CURVE):
             _cut_log(out / name, progress.step)
-    wrapped, *prepared = accelerator.prepare(model, *optimizers)
-    wrapped.train()
+    model.train()
     start_tracking(accelerator, settings)
     while progress.step < settings.steps:
-        progress = _step(settings, progress, corpus, wrapped, prepared, accelerator)
+        progress = _step(settings, progress, corpus, model, optimizers, processes)
         track_step(accelerator, settings, progress)
         last = progress.step == settings.steps
-        if (
-            accelerator.is_main_process
-            and watch
-            and watch_every
-            and (progress.step % watch_every == 0 or last)
-        ):
-            model.eval()
-            seen = watch(model, progress)
-            model.train()
-            _log(out / CURVE, {"step": progress.step, **seen})
-            track_look(accelerator, progress.step, seen)
-        if accelerator.is_main_process and (progress.step % every == 0 or last):
-            _log(out / LOG, progress.model_dump())  # first: resume cuts a line too many, and misses none
-            save_state(out / "state", model, optimizers, progress.model_dump())
-        report(progress)
+        if watch and watch_every and (progress.step % watch_every == 0 or last):
+            looked_at = _whole(model, parallel, processes)
+            if processes.main:
+                looked_at.eval()
+                seen = watch(looked_at, progress)
+                looked_at.train()
+                _log(out / CURVE, {"step": progress.step, **seen})
+                track_look(accelerator, progress.step, seen)
+            processes.wait()
+        if progress.step % every == 0 or last:
+            if processes.main:  # first: resume cuts a line too many, and misses none
+                _log(out / LOG, progress.model_dump())
+            save_state(out / "state", model, optimizers, progress.model_dump(), processes)
+        if processes.main:
+            report(progress)
     end_tracking(accelerator)
-    if accelerator.is_main_process:
-        model.save_pretrained(out)
-    accelerator.wait_for_everyone()
+    finished = _whole(model, parallel, processes)
+    if processes.main:
+        finished.save_pretrained(out)
+    processes.wait()
     return progress
 
 
@@ -150,51 +163,59 @@ def _step(
     settings: Training,
     progress: Progress,
     corpus: Corpus | None,
-    model: Any,
-    optimizers: list[Any],
-    accelerator: Accelerator,
+    model: CompressedQwen3ForCausalLM,
+    optimizers: list[Optimizer],
+    processes: Processes,
 ) -> Progress:
     """One optimizer step, and the difficulty of the next."""
     started = time.perf_counter()
-    parts = list(parts_of(settings, progress, corpus, accelerator.process_index, accelerator.num_processes))
+    parts = list(parts_of(settings, progress, corpus, processes.index, processes.count))
     set_step_sizes(optimizers, progress.step, settings)
     sums: dict[str, Tensor] = {}
-    for index, part in enumerate(parts):
-        waits = accelerator.no_sync(model) if index + 1 < len(parts) else nullcontext()
-        with waits:
-            loss, facts = _loss(settings, progress, model, part, accelerator)
-            accelerator.backward(loss)
+    for part in parts:
+        loss, facts = _loss(settings, progress, model, part, processes)
+        loss.backward()
         for name, value in facts.items():
             sums[name] = sums.get(name, 0) + value.detach() / settings.accumulate
-    accelerator.clip_grad_norm_(model.parameters(), settings.clip)
+    params = list(model.parameters())
+    average_gradients(params, processes)
+    clip(params, settings.clip)
     for optimizer in optimizers:
         optimizer.step()
         optimizer.zero_grad()
-    tokens = sum(part.ids_BT.numel() for part in parts) * accelerator.num_processes
-    return _progress(settings, progress, _means(sums, accelerator), tokens, time.perf_counter() - started)
+    means = dict(zip(sums, processes.mean(torch.stack(list(sums.values()))).tolist(), strict=True))
+    tokens = sum(part.ids_BT.numel() for part in parts) * processes.count
+    return _progress(settings, progress, means, tokens, time.perf_counter() - started)
 
 
 def _loss(
-    settings: Training, progress: Progress, model: Any, part: Part, accelerator: Accelerator
+    settings: Training,
+    progress: Progress,
+    model: CompressedQwen3ForCausalLM,
+    part: Part,
+    processes: Processes,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """A part's weighted loss, and what to tell of it."""
-    plain = accelerator.unwrap_model(model)
+    device = model.device
     raw = progress.step < settings.raw_steps
     with ExitStack() as stack:
+        stack.enter_context(torch.autocast(device.type, torch.bfloat16, settings.precision == "bf16"))
         if raw:
-            stack.enter_context(reading_raw(plain))
+            stack.enter_context(reading_raw(model))
         if settings.random_shift:
-            stack.enter_context(moved(plain, part.shift))
-        tallies = stack.enter_context(watched(plain)) if settings.balance and not raw else []
-        loss, hits = loss_of(model, part, accelerator.device)
-        grids = [compressor.grids for compressor in compressors_of(plain)]
+            stack.enter_context(moved(model, part.shift))
+        tallies = stack.enter_context(watched(model)) if settings.balance and not raw else []
+        loss, hits = loss_of(model, part, device)
+        grids = [compressor.grids for compressor in compressors_of(model)]
     facts = {"loss": loss, "accuracy": hits} if part.kind == RECORDS else {"text_loss": loss}
     weighted = part.weight * loss
-    if raw:  # processes that share a step wait for every gradient
-        gates = [param for compressor in compressors_of(plain) for param in compressor.parameters()]
+    if raw:  # a gate that nothing reads yet has a gradient all the same, 0, in every process
+        gates = [param for compressor in compressors_of(model) for param in compressor.parameters()]
         weighted = weighted + 0.0 * sum(param.sum() for param in gates)
     masses = [torch.stack(tally).mean(0) for tally in tallies if tally]
     if masses:
+        # The penalty is one on all processes' sequences together; each adds the gradient through its own.
+        masses = [mass + (processes.mean(mass) - mass.detach()) for mass in masses]
         uneven = imbalance(masses, grids)
         weighted = weighted + settings.balance * part.weight * uneven
         if part.kind == (RECORDS if settings.task else TEXT):
@@ -202,12 +223,23 @@ def _loss(
     return weighted, facts
 
 
-def _means(sums: dict[str, Tensor], accelerator: Accelerator) -> dict[str, float]:
-    """Means over processes."""
-    every = torch.stack(list(sums.values()))
-    if accelerator.num_processes > 1:
-        every = accelerator.reduce(every, "mean")
-    return dict(zip(sums, every.tolist(), strict=True))
+def _whole(
+    model: CompressedQwen3ForCausalLM, parallel: Parallel, processes: Processes
+) -> CompressedQwen3ForCausalLM:
+    """The model with whole weights: itself, or of shards a copy in the main process; all must ask."""
+    if parallel == "ddp":
+        return model
+    copy = model
+    if processes.main:
+        copy = CompressedQwen3ForCausalLM(model.config)
+        torch.nn.Module.to(copy, model.device)
+    into = dict(copy.named_parameters())
+    with torch.no_grad():
+        for name, param in model.named_parameters():
+            found = whole(param)
+            if processes.main:
+                into[name].copy_(found)
+    return copy
 
 
 def _progress(

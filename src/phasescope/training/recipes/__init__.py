@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..settings import Text, Training
-from . import small
+from . import paper, small
 
-RECIPES: dict[str, Callable[[Text | None], dict[str, Training]]] = {"small": small.rows}
+RECIPES: dict[str, Callable[[Text | None], dict[str, Training]]] = {
+    "small": small.rows,
+    "paper": paper.rows,
+}
