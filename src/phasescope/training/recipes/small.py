@@ -38,6 +38,7 @@ ATTEMPTS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
     "content": (1, {"settings": {"slots": False}}, {}),
     "tail2-layers": (1, {"tail": 2, "shift": (0, 4)}, {}),
     "tail2-content": (1, {"tail": 2, "settings": {"slots": False}}, {}),
+    "tail2-2kv": (2, {"tail": 2}, {}),
     "heads": (2, {"shift": ((0, 4), (0, 4))}, {}),
     "both": (2, {"shift": ((0, 4), (2, 6))}, {}),
 }
