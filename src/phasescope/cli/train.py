@@ -34,6 +34,20 @@ class Schedules(StrEnum):
     cosine = "cosine"
 
 
+class Roles(StrEnum):
+    """Whether a token tells by itself that it is a key or a value."""
+
+    fixed = "fixed"
+    drawn = "drawn"
+
+
+class Ways(StrEnum):
+    """How several processes hold the model: whole, or in shards."""
+
+    ddp = "ddp"
+    fsdp = "fsdp"
+
+
 class Precisions(StrEnum):
     """In which floating point most products are computed."""
 
@@ -82,6 +96,9 @@ class Records:
 
     fillers: Annotated[int, typer.Option(help="The most filler tokens around the records.")] = 72
     keys: Annotated[int, typer.Option(help="Different keys, and as many values, to draw records from.")] = 112
+    roles: Annotated[
+        Roles, typer.Option(help="drawn: any token may be a key, a value or a filler, anew per sequence.")
+    ] = Roles.fixed
     rows: Annotated[int, typer.Option(help="Sequences of records per step, while they are short.")] = 48
     queries: Annotated[int, typer.Option(help="The most values to recall per step.")] = 768
     first_pairs: Annotated[int, typer.Option(help="Records per context at which the curriculum begins.")] = 4
@@ -127,6 +144,10 @@ class Steps:
     random_shift: Annotated[bool, typer.Option(help="Move the grid anew for every part that is read.")] = (
         False
     )
+    raw_steps: Annotated[int, typer.Option(help="Compress nothing in so many first steps.")] = 0
+    shared_start: Annotated[
+        bool, typer.Option(help="Start from the weights that full attention has with the same seed.")
+    ] = False
     seed: Annotated[int, typer.Option(help="Seed of the weights and of every batch.", min=0)] = 0
 
 
@@ -165,6 +186,9 @@ def train(
         bool,
         typer.Option(help="Measure held-out loss and phase curve at the end, and write them in the card."),
     ] = True,
+    parallel: Annotated[
+        Ways, typer.Option(help="With torchrun: whole models (ddp), or matrices in shards (fsdp).")
+    ] = Ways.ddp,
     plan: Annotated[bool, typer.Option("--plan", help="Say what the run will take, and stop.")] = False,
     processes: Annotated[int, typer.Option(help="Plan: for so many processes.", min=1)] = 1,
     accelerator: Annotated[str | None, typer.Option(help="Plan: for this kind of accelerator.")] = None,
@@ -198,6 +222,7 @@ def train(
             every=checkpoint_every,
             watch_every=watch_every,
             tracker=tracker,
+            parallel=parallel.value,
             measured=measure,
             report=lambda now: progress.update(training, completed=now.step, note=_note(now)),
             measuring=lambda done, total: progress.update(
@@ -220,7 +245,7 @@ def _compression(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _training(given: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of `Training`, and under `task` those of `RetrievalTask`."""
-    task = {name: given[name] for name in ("fillers", "keys") if name in given}
+    task = {name: given[name] for name in ("fillers", "keys", "roles") if name in given}
     names = {"hidden_size": "width"}
     rest = {names.get(name, name): value for name, value in given.items() if name not in task}
     return {"task": task, **rest}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..corpus import Corpus
 from ..errors import UnknownNameError, UsageError
@@ -64,7 +64,7 @@ def training_settings(
         records: whether there are records in the mixture.
         compression: fields of `Compression`; the compressor `none` is full attention.
         text: fields of `Text`.
-        task: `fillers` of `RetrievalTask`, and `keys`: how many keys, and values, records are drawn from.
+        task: `fillers` and `roles` of `RetrievalTask`, and `keys`: how many keys, and values, records are drawn from.
         **given: fields of `Training`.
 
     Raises:
@@ -105,6 +105,7 @@ def train(
     every: int = 100,
     watch_every: int = 0,
     tracker: str | None = None,
+    parallel: Literal["ddp", "fsdp"] = "ddp",
     measured: bool = True,
     report: Callable[[Progress], None] = lambda progress: None,
     measuring: Report = lambda done, total: None,
@@ -119,6 +120,7 @@ def train(
         every: steps between checkpoints.
         watch_every: steps between two looks on the way; 0 for none.
         tracker: of accelerate, by name.
+        parallel: how several processes hold the model.
         measured: whether the card says how the model reads and recalls.
         report: called after every step.
         measuring: told how far the measurement at the end is.
@@ -139,6 +141,7 @@ def train(
         corpus=corpus,
         start=start,
         tracker=tracker,
+        parallel=parallel,
         every=every,
         watch=watcher(settings, corpus) if watch_every else None,
         watch_every=watch_every,
@@ -224,8 +227,7 @@ def _task(base: Given | None, given: Given, text: Text | None, start: Path | Non
         first = 0 if text is None else text.vocabulary
         keys = given.get("keys", len(vocabulary["keys"]))
         vocabulary = RetrievalVocabulary.contiguous(len(vocabulary["fillers"]), keys, keys, first)
-    if "fillers" in given:
-        task["fillers"] = given["fillers"]
+    task |= {name: given[name] for name in ("fillers", "roles") if name in given}
     return {**task, "vocabulary": vocabulary}
 
 
