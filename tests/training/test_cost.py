@@ -151,6 +151,10 @@ def test_a_small_model_can_be_tried_out():
 )
 def test_what_cannot_be_planned_is_one_clear_line(given, message):
     """Names, numbers and sizes."""
-    wide = settings_of(None, width=4096, feed_forward=4096, layers=1) if "measure" in given else settings_of(None)
+    wide = (
+        settings_of(None, width=4096, feed_forward=4096, layers=1)
+        if "measure" in given
+        else settings_of(None)
+    )
     with pytest.raises(UsageError, match=message):
         plan(wide, **given)

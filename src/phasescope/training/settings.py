@@ -89,10 +89,10 @@ class Training(Record):
         precision: `bf16` computes in bfloat16 where that is safe and keeps weights in float32.
         balance: weight of the penalty on uneven gates (`training.gates.imbalance`).
         random_shift: read every part of every step on a grid moved by a shift of its own, 0 to S − 1.
-        raw_steps: in so many first steps nothing is compressed, so that the layers first learn what to look for, and then
-            to find it in entries.
-        shared_start: start from the weights that full attention starts from with the same seed, so that rows of one seed
-            differ in nothing but their grid; the compressors' own weights are drawn apart.
+        raw_steps: in so many first steps nothing is compressed, so that the layers first learn what to look for, and
+            then to find it in entries.
+        shared_start: start from the weights that full attention starts from with the same seed, so that rows of one
+            seed differ in nothing but their grid; the compressors' own weights are drawn apart.
         seed: seeds the weights and every batch.
     """
 

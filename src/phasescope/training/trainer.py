@@ -85,9 +85,7 @@ def train(
             f"unknown way to run in parallel {parallel!r}; known: {', '.join(get_args(Parallel))}"
         )
     # Without a GPU accelerate must be told so, or the processes of `torchrun` never find each other.
-    accelerator = Accelerator(
-        cpu=not torch.accelerator.is_available(), **tracker_settings(tracker, out)
-    )
+    accelerator = Accelerator(cpu=not torch.accelerator.is_available(), **tracker_settings(tracker, out))
     processes = Processes.here()
     _check_shares(settings, processes.count)
     _check_corpus(settings, corpus)

@@ -58,8 +58,9 @@ def rows(text: Text | None) -> dict[str, Training]:
 
     Source: arXiv 2609.36322 for the axes; the attempts are ours.
     Differs: two layers of width 64 with 4 query heads of 32 channels, so that the most KV heads are 4 and not 8; at most
-        16 records a context; text and records in one mixture instead of a text corpus alone. In the first quarter of the steps
-        nothing is compressed: from scratch, two layers take longer than two cores allow to find records in entries.
+        16 records a context; text and records in one mixture instead of a text corpus alone. In the first quarter of
+        the steps nothing is compressed: from scratch, two layers take longer than two cores allow to find records in
+        entries.
     """
     found = {"full": _row(text, None)}
     for width, stride in GRIDS:
