@@ -39,6 +39,7 @@ ATTEMPTS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
     "tail2-layers": (1, {"tail": 2, "shift": (0, 4)}, {}),
     "tail2-content": (1, {"tail": 2, "settings": {"slots": False}}, {}),
     "tail2-2kv": (2, {"tail": 2}, {}),
+    "tail2-heads": (2, {"tail": 2, "shift": ((0, 4), (0, 4))}, {}),
     "heads": (2, {"shift": ((0, 4), (0, 4))}, {}),
     "both": (2, {"shift": ((0, 4), (2, 6))}, {}),
 }
@@ -57,9 +58,9 @@ def rows(text: Text | None) -> dict[str, Training]:
     """Every row by name; `Training.seed` says which seed.
 
     Source: arXiv 2609.36322 for the axes; the attempts are ours.
-    Differs: two layers of width 64 with 4 query heads of 32 channels, so that the most KV heads are 4 and not 8; at most
-        16 records a context; text and records in one mixture instead of a text corpus alone. In the first quarter of
-        the steps nothing is compressed: from scratch, two layers take longer than two cores allow to find records in
+    Differs: two layers of width 64 with 4 query heads of 32 channels, so that the most KV heads are 4 and not 8; at
+        most 16 records a context; text and records in one mixture instead of a text corpus alone. In the first quarter
+        of the steps nothing is compressed: from scratch, two layers take longer than two cores allow to find records in
         entries.
     """
     found = {"full": _row(text, None)}
