@@ -24,7 +24,7 @@ in `{keep}` by
 
     python -m benchmarks.results
 
-and they by (`examples/botocore_text.py` tells how to fetch the text on any machine; six to ten minutes of one core a row)
+and they by (`examples/botocore_text.py` tells how to fetch the text; six to ten minutes of one core a row)
 
     phasescope corpus runs/corpus --text text.jsonl --vocabulary 1024
     python -m benchmarks.small_grid --corpus runs/corpus --rows full:0,1,2 w8s8:0,1,2 w8s4:0,1,2 w4s4:0,1,2

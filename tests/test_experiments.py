@@ -39,7 +39,7 @@ def test_a_protocol_asks_for_as_many_records_as_the_least_trained_model_knows(tm
 
 def test_arms_of_one_protocol_see_the_same_trials(tmp_path):
     """Models are compared on the very same prompts, trial by trial."""
-    one, two = zoo.names()[:2]
+    one, two = zoo.names(demo=True)[:2]
     measure([one, two], ["prefix", "in_sequence"], tmp_path, seed=3, contexts=2, pairs=6)
     run = read_run(tmp_path)
     assert list(run.observations) == [f"{m}/{p}" for m in (one, two) for p in ("prefix", "in_sequence")]

@@ -11,9 +11,15 @@ from ..records import read_json
 HERE = Path(__file__).parent
 
 
-def names() -> list[str]:
-    """The shipped checkpoints, controls first."""
+def names(*, demo: bool = False) -> list[str]:
+    """The shipped checkpoints, controls first.
+
+    Args:
+        demo: only those that the demo measures, which share a vocabulary and so answer the same questions.
+    """
     cards = {path.parent.name: read_json(path) for path in HERE.glob("*/card.json")}
+    if demo:
+        cards = {name: card for name, card in cards.items() if card.get("demo", True)}
     return sorted(cards, key=lambda name: (cards[name]["compression"] is not None, name))
 
 
