@@ -16,6 +16,7 @@ import re
 import sys
 import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 
 TAG = re.compile(r"<[^>]*>")
 PARAGRAPH = re.compile(r"</(p|li|h\d|note|important|dt|dd)>|<br\s*/?>", re.IGNORECASE)
@@ -58,6 +59,6 @@ def plain(markup: str) -> str:
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit("usage: python examples/botocore_text.py WHEEL OUT.jsonl")
-    with open(sys.argv[2], "w", encoding="utf-8") as out:
+    with Path(sys.argv[2]).open("w", encoding="utf-8") as out:
         for text in documents(sys.argv[1]):
             out.write(json.dumps({"text": text}) + "\n")
