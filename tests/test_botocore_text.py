@@ -9,7 +9,7 @@ from examples.botocore_text import documents
 
 def test_a_document_is_what_one_operation_or_shape_says(tmp_path):
     """Without markup, a line per paragraph, members by name; short ones and other files are left out."""
-    prose = "<p>Deletes the &quot;thing&quot; for good.</p><p>There is  no way\nback, whatever <b>anybody</b> says.</p>"
+    prose = "<p>Deletes the &quot;thing&quot; for good, with all that it holds.</p><p>There is  no way\nback, whatever <b>anybody</b> says.</p>"
     service = {
         "operations": {"DeleteThing": {"documentation": prose}, "Short": {"documentation": "Too short."}},
         "shapes": {
@@ -27,6 +27,6 @@ def test_a_document_is_what_one_operation_or_shape_says(tmp_path):
         archive.writestr("botocore/data/a/2020/service-2.json", json.dumps({"operations": {}, "shapes": {}}))
         archive.writestr("botocore/data/b/2020/paginators-1.json", json.dumps(service))
     assert list(documents(str(wheel))) == [
-        'DeleteThing\nDeletes the "thing" for good.\nThere is no way back, whatever anybody says.',
+        'DeleteThing\nDeletes the "thing" for good, with all that it holds.\nThere is no way back, whatever anybody says.',
         "Thing\nSomething that can be deleted, and is described at length.\nName: How it is called.",
     ]
