@@ -7,7 +7,7 @@ import zipfile
 from examples.botocore_text import documents
 
 DELETES = "<p>Deletes the &quot;thing&quot; for good, with all that it holds.</p>"
-WARNS = "<p>There is  no way\nback, whatever <b>anybody</b> says.</p>"
+WARNS = "<p>There is  no way   back, whatever <b>anybody</b> says.</p>"
 SERVICE = {
     "operations": {
         "DeleteThing": {"documentation": DELETES + WARNS},
