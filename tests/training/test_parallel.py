@@ -64,7 +64,7 @@ def start(cases: list[dict[str, Any]], file: Path, *options: str) -> "subprocess
     file.write_text(json.dumps(cases))
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *options]
     script = str(Path(__file__).with_name("several.py"))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     return subprocess.Popen([*run, script, str(file)], env=environment, stderr=subprocess.PIPE, text=True)
 
 

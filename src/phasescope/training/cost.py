@@ -287,7 +287,7 @@ def _hours_line(
     muon = works[0].muon / (device.fp32 * utilisation) / 3600
     told = f"{_range([hours + muon for hours in passes], ',.2f')} hours"
     if muon and processes > 1:
-        told += f" with ddp, {_range([hours + muon / processes for hours in passes], ',.2f')} with fsdp"
+        told += f" with ddp, {_range([hours + muon / processes for hours in passes], ',.2f')} hours with fsdp"
     return f"time        {told} on {who} at {utilisation:.0%} of {peak / 1e12:,.0f} TFLOP/s ({settings.precision})"
 
 
