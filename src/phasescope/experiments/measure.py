@@ -91,7 +91,9 @@ def measure(
 
 def demo(out: Path, *, seed: int = DEMO_SEED, report: Report = lambda done, total: None) -> None:
     """Measure the models that ship with the package for it under both paddings of key-value retrieval."""
-    measure(local(zoo.names(demo=True)), DEMO_PROTOCOLS, out, seed=seed, report=report, contexts=DEMO_CONTEXTS)
+    measure(
+        local(zoo.names(demo=True)), DEMO_PROTOCOLS, out, seed=seed, report=report, contexts=DEMO_CONTEXTS
+    )
 
 
 def write_card(

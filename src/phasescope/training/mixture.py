@@ -45,9 +45,12 @@ def parts_of(
     Draws depend on seed and step alone: all processes draw the same sequences and take every n-th.
     """
     shifts = np.random.default_rng([settings.seed, progress.step, 2])
+    stride = settings.compression.stride if settings.compression else 1
     every = processes * settings.accumulate
     for kind, (ids, labels), weight in _batches(settings, progress, corpus):
-        drawn = shifts.integers(settings.compression.stride if settings.compression else 1, size=every)
+        drawn = shifts.integers(
+            stride, size=settings.accumulate
+        )  # processes that share a part share its shift
         for piece in range(settings.accumulate):
             number = process * settings.accumulate + piece
             mine = slice(number, None, every)
@@ -56,7 +59,7 @@ def parts_of(
                 torch.from_numpy(ids[mine]),
                 torch.from_numpy(labels[mine]),
                 weight / settings.accumulate,
-                int(drawn[number]) if settings.random_shift else 0,
+                int(drawn[piece]) if settings.random_shift else 0,
             )
 
 
