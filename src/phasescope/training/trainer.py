@@ -175,6 +175,9 @@ def _step(
         loss.backward()
         for name, value in facts.items():
             sums[name] = sums.get(name, 0) + value.detach() / settings.accumulate
+    if progress.step < settings.raw_steps:  # a gate that nothing reads yet stands still, and its optimizer counts
+        for param in (param for compressor in compressors_of(model) for param in compressor.parameters()):
+            param.grad = torch.zeros_like(param) if param.requires_grad else None
     params = list(model.parameters())
     average_gradients(params, processes)
     clip(params, settings.clip)
@@ -207,9 +210,6 @@ def _loss(
         grids = [compressor.grids for compressor in compressors_of(model)]
     facts = {"loss": loss, "accuracy": hits} if part.kind == RECORDS else {"text_loss": loss}
     weighted = part.weight * loss
-    if raw:  # a gate that nothing reads yet has a gradient all the same, 0, in every process
-        gates = [param for compressor in compressors_of(model) for param in compressor.parameters()]
-        weighted = weighted + 0.0 * sum(param.sum() for param in gates)
     masses = [torch.stack(tally).mean(0) for tally in tallies if tally]
     if masses:
         # The penalty is one on all processes' sequences together; each adds the gradient through its own.
