@@ -175,7 +175,9 @@ def _step(
         loss.backward()
         for name, value in facts.items():
             sums[name] = sums.get(name, 0) + value.detach() / settings.accumulate
-    if progress.step < settings.raw_steps:  # a gate that nothing reads yet stands still, and its optimizer counts
+    if (
+        progress.step < settings.raw_steps
+    ):  # a gate that nothing reads yet stands still, and its optimizer counts
         for param in (param for compressor in compressors_of(model) for param in compressor.parameters()):
             param.grad = torch.zeros_like(param) if param.requires_grad else None
     params = list(model.parameters())
