@@ -20,6 +20,7 @@ SETTINGS = Training(
     heads=2,
     kv_heads=1,
     head_dim=16,
+    max_pairs=8,
 )
 
 
