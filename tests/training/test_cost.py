@@ -13,8 +13,8 @@ from phasescope.models.attention import STRIP
 from phasescope.synthetic import RetrievalVocabulary
 from phasescope.training import RetrievalTask, Text, Training
 from phasescope.training.cost import (
-    _AnyText,
     activation_bytes,
+    any_text,
     plan,
     sequence_flops,
     sizes_of,
@@ -47,7 +47,7 @@ def settings_of(grid, **changed):
 
 
 def parts(settings, pairs=16):
-    return list(parts_of(settings, Progress(pairs=pairs), _AnyText(settings), 0, 1))
+    return list(parts_of(settings, Progress(pairs=pairs), any_text(settings), 0, 1))
 
 
 @pytest.mark.parametrize("tokens", [100, 320])

@@ -200,7 +200,7 @@ def seconds_per_step(settings: Training, pairs: int, steps: int = 3) -> float:
     """The quickest of a few steps on this machine, with random tokens for text."""
     torch.manual_seed(settings.seed)
     model = CompressedQwen3ForCausalLM(settings.architecture())
-    optimizers, text = optimizers_of(model, settings), cast(Corpus, _AnyText(settings))
+    optimizers, text = optimizers_of(model, settings), any_text(settings)
     seconds = []
     for step in range(steps + 1):
         started = time.perf_counter()
@@ -213,9 +213,14 @@ def seconds_per_step(settings: Training, pairs: int, steps: int = 3) -> float:
     return min(seconds[1:])
 
 
+def any_text(settings: Training) -> Corpus:
+    """Random tokens where a step reads text; a cost depends on nothing else of it."""
+    return cast(Corpus, _AnyText(settings))
+
+
 @dataclass(frozen=True)
 class _AnyText:
-    """Random windows in place of a corpus."""
+    """As much of a corpus as a step asks for."""
 
     settings: Training
 
