@@ -5,7 +5,7 @@ text. Qwen3 is trained as its documentation does, with `labels`, and the same op
 processor, of the quickest of all rounds, on one thread; products are counted by torch, and compared with the fastest
 product of two matrices in the same rounds.
 
-    python -m benchmarks.train_step [--vocabulary 1024] [--rounds 12] [--compile]
+    python -m benchmarks.train_step [--vocabulary 1024] [--rounds 12]
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from phasescope.training import Text, Training
-from phasescope.training.cost import _AnyText
+from phasescope.training.cost import any_text
 from phasescope.training.mixture import Part, loss_of, parts_of
 from phasescope.training.optim import optimizers_of
 from phasescope.training.recipes import RECIPES
@@ -65,9 +65,8 @@ class Trial:
     def run(self) -> None:
         """One step: forward and backward of every part, then the optimizers."""
         forward = backward = 0.0
-        for part in parts_of(
-            self.settings, Progress(step=self.step, pairs=16), _AnyText(self.settings), 0, 1
-        ):  # type: ignore[arg-type]
+        progress = Progress(step=self.step, pairs=16)
+        for part in parts_of(self.settings, progress, any_text(self.settings), 0, 1):
             begun = time.process_time()
             loss = self.loss(self.model, part)
             between = time.process_time()
@@ -117,7 +116,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--vocabulary", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--compile", action="store_true", help="with torch.compile as well")
     given = parser.parse_args()
     torch.set_num_threads(1)
     rows = RECIPES["small"](Text(corpus="random", vocabulary=given.vocabulary))
@@ -126,10 +124,6 @@ def main() -> None:
         "full": Trial(rows["full"], new_model(rows["full"]), ours),
         "w8s8": Trial(rows["w8s8"], new_model(rows["w8s8"]), ours),
     }
-    if given.compile:
-        for name in ("full", "w8s8"):
-            trials[f"{name}, compiled"] = Trial(rows[name], new_model(rows[name]), ours)
-            trials[f"{name}, compiled"].model.compile(dynamic=True)
     flops = {name: counted(trial) for name, trial in trials.items()}
     limits = [products_per_second() for _ in range(5)]
     for _ in range(given.rounds):

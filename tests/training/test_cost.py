@@ -13,8 +13,8 @@ from phasescope.models.attention import STRIP
 from phasescope.synthetic import RetrievalVocabulary
 from phasescope.training import RetrievalTask, Text, Training
 from phasescope.training.cost import (
-    _AnyText,
     activation_bytes,
+    any_text,
     plan,
     sequence_flops,
     sizes_of,
@@ -47,7 +47,7 @@ def settings_of(grid, **changed):
 
 
 def parts(settings, pairs=16):
-    return list(parts_of(settings, Progress(pairs=pairs), _AnyText(settings), 0, 1))
+    return list(parts_of(settings, Progress(pairs=pairs), any_text(settings), 0, 1))
 
 
 @pytest.mark.parametrize("tokens", [100, 320])
@@ -128,9 +128,11 @@ def test_the_published_grid_is_planned_in_full():
 
 def test_twice_the_devices_take_half_the_time_but_for_muon():
     """Every process of ddp does all of Muon's work, and of fsdp its share."""
-    settings = settings_of(None, layers=8, width=512, steps=10**7, max_pairs=4)
+    settings = settings_of(
+        None, layers=8, width=512, steps=10**9, task=None, text=Text(corpus="x", vocabulary=40, rows=4)
+    )
     lines = [plan(settings, processes=count)[3] for count in (2, 4)]
-    two, four = ([float(hours) for hours in re.findall(r"([\d.]+) hours", line)] for line in lines)
+    two, four = ([float(x.replace(",", "")) for x in re.findall(r"([\d.,]+) hours", line)] for line in lines)
     assert two[1] == pytest.approx(2 * four[1], rel=0.01)
     assert four[0] > 1.01 * four[1]
 
@@ -149,6 +151,7 @@ def test_a_small_model_can_be_tried_out():
         ({"accelerator": "abacus"}, "unknown accelerator 'abacus'; known: a100"),
         ({"processes": 0}, "at least 1"),
         ({"utilisation": 1.5}, "a share above 0"),
+        ({"processes": 5}, "cannot be shared evenly by 5 processes"),
         ({"measure": True}, "is not tried out here"),
     ],
 )

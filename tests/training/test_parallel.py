@@ -22,7 +22,7 @@ from phasescope.training import RetrievalTask, Text, Training
 from tests.training.several import run
 
 pytestmark = pytest.mark.slow
-STEPS = 6
+STEPS = 4
 GRID = {"compressor": "scalar_gate", "width": 4, "stride": 4}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "ddp": ("ddp", {}),
@@ -43,7 +43,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {"compression": Compression(**{**GRID, "width": 12, "stride": 12}), "text": None, "first_pairs": 2},
     ),
 }
-MANY: dict[str, Any] = {"steps": 60, "balance": 1.0}
+MANY: dict[str, Any] = {"steps": 40, "balance": 1.0}
 UNSTEADY = 2e-2  # of bfloat16, whose products over half the rows are rounded apart
 
 
@@ -107,16 +107,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return {
             **given,
             "parallel": parallel,
-            "watch_every": 0 if changed.get("text", 1) is None else 3,
+            "watch_every": 0 if changed.get("text", 1) is None else 2,
             **more,
         }
 
     one = [case(f"one/{name}", "ddp", changed) for name, (_, changed) in CASES.items()]
     two = [case(f"two/{name}", parallel, changed) for name, (parallel, changed) in CASES.items()]
     parts = {"accumulate": 2, "balance": 2.0}
-    for begun in [*one, case("after-one", "ddp", parts, stop=3)]:
+    for begun in [*one, case("after-one", "ddp", parts, stop=2)]:
         run(begun)
-    stopped = [case(name, "fsdp", parts, stop=3) for name in ("after-two", "cut")]
+    stopped = [case(name, "fsdp", parts, stop=2) for name in ("after-two", "cut")]
     many = case("many", "fsdp", {**MANY, "text": None})
     resumed = [case(name, "fsdp", parts) for name in ("after-one", "cut")]
     finish(start([*two, *stopped, *resumed, many], folder / "cases"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -21,6 +21,7 @@ from .mixture import loss_of, parts_of
 from .muon import STEPS as NEWTON_SCHULZ
 from .optim import optimizers_of
 from .settings import Progress, Training
+from .trainer import check_shares
 
 BACKWARD = 2.0  # of a product's forward work
 ATTENTION_BACKWARD = 2.5  # scores are computed again
@@ -111,7 +112,8 @@ def plan(
         measure: try a few steps here, on one process; small models only.
 
     Raises:
-        UsageError: for numbers that make no sense, or a model that is too large to be tried out here.
+        UsageError: for numbers that make no sense, a step that so many processes cannot share evenly, or a model that
+            is too large to be tried out here.
         UnknownNameError: for an accelerator that is not known.
     """
     name = accelerator or "h100"
@@ -121,6 +123,7 @@ def plan(
         raise UsageError(
             f"{processes} processes at a utilisation of {utilisation}: give at least 1, and a share above 0 up to 1"
         )
+    check_shares(settings, processes)
     sizes, device = sizes_of(settings), ACCELERATORS[name]
     works = [work_of(settings, sizes, pairs) for pairs in _stages(settings)]
     lines = [
@@ -200,7 +203,7 @@ def seconds_per_step(settings: Training, pairs: int, steps: int = 3) -> float:
     """The quickest of a few steps on this machine, with random tokens for text."""
     torch.manual_seed(settings.seed)
     model = CompressedQwen3ForCausalLM(settings.architecture())
-    optimizers, text = optimizers_of(model, settings), cast(Corpus, _AnyText(settings))
+    optimizers, text = optimizers_of(model, settings), any_text(settings)
     seconds = []
     for step in range(steps + 1):
         started = time.perf_counter()
@@ -213,9 +216,14 @@ def seconds_per_step(settings: Training, pairs: int, steps: int = 3) -> float:
     return min(seconds[1:])
 
 
+def any_text(settings: Training) -> Corpus:
+    """Random tokens where a step reads text; a cost depends on nothing else of it."""
+    return cast(Corpus, _AnyText(settings))
+
+
 @dataclass(frozen=True)
 class _AnyText:
-    """Random windows in place of a corpus."""
+    """As much of a corpus as a step asks for."""
 
     settings: Training
 
@@ -283,11 +291,11 @@ def _hours_line(
 ) -> str:
     """Every process orthogonalises all matrices with `ddp`, its share of them with `fsdp`."""
     peak = device.bf16 if settings.precision == "bf16" else device.fp32
-    passes = [work.flops / (processes * peak * utilisation) / 3600 for work in works]
-    muon = works[0].muon / (device.fp32 * utilisation) / 3600
-    told = f"{_range([hours + muon for hours in passes], ',.2f')} hours"
+    passes = [work.flops / (processes * peak * utilisation) for work in works]
+    muon = works[0].muon / (device.fp32 * utilisation)
+    told = _spans([seconds + muon for seconds in passes])
     if muon and processes > 1:
-        told += f" with ddp, {_range([hours + muon / processes for hours in passes], ',.2f')} hours with fsdp"
+        told += f" with ddp, {_spans([seconds + muon / processes for seconds in passes])} with fsdp"
     return f"time        {told} on {who} at {utilisation:.0%} of {peak / 1e12:,.0f} TFLOP/s ({settings.precision})"
 
 
@@ -411,15 +419,27 @@ def _measured_lines(settings: Training, sizes: Sizes) -> Iterator[str]:
     for pairs in _stages(settings):
         seconds = seconds_per_step(settings, pairs)
         stage = f" at {pairs} records" if settings.task is not None else ""
-        hours = seconds * settings.steps / 3600
-        yield f"here        {seconds:.3f} s a step{stage} on one process, {hours:,.2f} hours if all steps were such"
+        run = _spans([seconds * settings.steps])
+        yield f"here        {seconds:.3f} s a step{stage} on one process, {run} if all steps were such"
 
 
 def _range(values: list[Any], form: str = "") -> str:
     """The least and the most, or the one value."""
-    show: Callable[[Any], str] = (lambda value: format(value, form)) if form else _short
-    low, high = show(min(values)), show(max(values))
+    low, high = (format(x, form) if form else _short(x) for x in (min(values), max(values)))
     return low if low == high else f"{low} to {high}"
+
+
+def _spans(seconds: list[float]) -> str:
+    """The shortest and the longest time."""
+    low, high = (_span(x) for x in (min(seconds), max(seconds)))
+    return low if low == high else f"{low} to {high}"
+
+
+def _span(seconds: float) -> str:
+    for unit, size in (("hours", 3600), ("minutes", 60)):
+        if seconds >= size:
+            return f"{seconds / size:,.2f} {unit}"
+    return f"{seconds:.2f} seconds"
 
 
 def _short(number: float) -> str:

@@ -87,7 +87,7 @@ def train(
     # Without a GPU accelerate must be told so, or the processes of `torchrun` never find each other.
     accelerator = Accelerator(cpu=not torch.accelerator.is_available(), **tracker_settings(tracker, out))
     processes = Processes.here()
-    _check_shares(settings, processes.count)
+    check_shares(settings, processes.count)
     _check_corpus(settings, corpus)
     model = new_model(settings, start)  # first, so that settings that make no model leave no folder behind
     processes.told(lambda: _claim(out, settings))
@@ -269,7 +269,7 @@ def _smooth(old: float | None, new: float) -> float:
     return new if old is None else old + SMOOTHING * (new - old)
 
 
-def _check_shares(settings: Training, processes: int) -> None:
+def check_shares(settings: Training, processes: int) -> None:
     """Every part of every step must have equally many sequences, in each process."""
     shares = processes * settings.accumulate
     for name, rows in rows_of(settings):

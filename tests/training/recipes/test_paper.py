@@ -7,7 +7,7 @@ from phasescope.models import CompressedQwen3ForCausalLM
 from phasescope.synthetic import RetrievalVocabulary
 from phasescope.training import RetrievalTask, Training, train
 from phasescope.training.recipes import RECIPES
-from phasescope.training.trainer import _check_shares
+from phasescope.training.trainer import check_shares
 
 ROWS = RECIPES["paper"](None)
 SMALL = {
@@ -38,7 +38,7 @@ def test_every_row_is_a_model_of_half_a_billion_that_eight_devices_can_share(nam
         model = CompressedQwen3ForCausalLM(ROWS[name].architecture())
     assert 0.5e9 < sum(param.numel() for param in model.parameters()) < 0.6e9
     assert model.lm_head.weight is model.model.embed_tokens.weight
-    _check_shares(ROWS[name], 8)
+    check_shares(ROWS[name], 8)
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -77,7 +77,7 @@ def _grid(width: int, stride: int, **changed: Any) -> Compression:
 
 def _row(compression: Compression | None, text: Text | None, kv_heads: int = 1) -> Training:
     """Records use ids behind those of the text."""
-    source = text or Text(corpus="of your own, by --corpus", vocabulary=WORDS)
+    source = text or Text(corpus="(yours)", vocabulary=WORDS)
     first = source.vocabulary
     return Training(
         **{
