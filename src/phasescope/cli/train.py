@@ -88,6 +88,8 @@ class Shape:
     layers: Annotated[int, typer.Option(help="Layers.")] = 2
     hidden_size: Annotated[int, typer.Option(help="Model width.")] = 64
     feed_forward: Annotated[int, typer.Option(help="Width of the feed-forward part.")] = 128
+    tie_embeddings: Annotated[bool, typer.Option(help="The embedding is the output matrix as well.")] = False
+    rope_theta: Annotated[float, typer.Option(help="Base of the rotary embedding's wavelengths.")] = 10000.0
 
 
 @dataclass(frozen=True, kw_only=True)
