@@ -58,6 +58,8 @@ def test_the_work_of_a_sequence_is_what_a_counter_of_products_counts(grid, token
     model, (part,) = new_model(settings), parts(settings)
     with FlopCounterMode(display=False) as counter:
         loss_of(model, part, torch.device("cpu"))[0].backward()
+    if not any("dot_product" in str(op) for op in counter.get_flop_counts()["Global"]):
+        pytest.skip("this torch does not count the attention of a CPU")
     told = sequence_flops(settings, sizes_of(settings), tokens, tokens - 1, block=STRIP)
     assert told == pytest.approx(counter.get_total_flops(), rel=0.03)
 

@@ -150,8 +150,6 @@ class Training(Record):
 
     def _check_gates(self) -> None:
         """Refuse to even out or to move what has no gate or no grid that can be."""
-        if self.raw_steps and self.compression is None:
-            raise ValueError("raw_steps put off a compression, and there is none")
         if not (self.balance or self.random_shift):
             return
         if self.compression is None:
