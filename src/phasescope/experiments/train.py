@@ -84,8 +84,6 @@ def training_settings(
     if read is not None:
         base["text"] = {**(base.get("text") or read.model_dump()), **(text or {})}
     base["compression"] = _compression(base.get("compression"), compression or {})
-    if base["compression"] is None:
-        base.pop("raw_steps", None)  # a recipe's; there is nothing to put off
     start = None if inputs.start is None else checkpoint(inputs.start)[1]
     if start is not None:
         found = read_start(start)
