@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from phasescope.corpus import Corpus
-from phasescope.experiments.grid_run import run_row
+from phasescope.experiments.row import run_row
 from phasescope.training import Progress, Text
 from phasescope.training.recipes import RECIPES
 
@@ -47,6 +47,7 @@ def main() -> None:
             corpus,
             given.runs / given.recipe / name,
             given.keep / given.recipe / f"{name}.json",
+            command=f"python -m benchmarks.small_grid --corpus runs/corpus --rows {row}:{seed}",
             report=said,
         )
         kept += 1

@@ -17,7 +17,7 @@ from phasescope import Reply, Trial, UsageError, WindowGrid
 from phasescope.backends import Planted
 from phasescope.protocols import InSequencePadding, PrefixPadding, QueryPadding
 from phasescope.records import NoReply, read_log
-from phasescope.runner import Arm, read_run, run
+from phasescope.runner import Arm, observed, read_run, run
 
 SMALL = {"pairs": 3, "contexts": 4}
 
@@ -364,3 +364,11 @@ def test_a_run_killed_at_random_moments_ends_in_the_same_bytes(tmp_path: Path, c
     assert start(code, tmp_path / "cut").wait() == 0
     for name in ("run.json", "observations.jsonl"):
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_what_is_observed_without_a_folder_is_what_a_folder_holds(tmp_path: Path) -> None:
+    """The same draws give the same observations."""
+    protocol, backend = PrefixPadding(**SMALL), planted(layout_sd=0.5)
+    run([Arm("model", backend, protocol)], tmp_path, seed=3)
+    rng = np.random.default_rng([3, *protocol.name.encode()])
+    assert list(observed("model", backend, protocol, rng)) == read_run(tmp_path).observations["model"]

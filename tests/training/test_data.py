@@ -44,3 +44,17 @@ def test_the_same_generator_gives_the_same_batch():
     """A batch depends on its generator alone."""
     one, two = (TASK.batch(4, 8, np.random.default_rng(3))[0] for _ in range(2))
     assert np.array_equal(one, two)
+
+
+def test_drawn_roles_make_any_token_a_key_a_value_and_a_filler():
+    """Over sequences every id is asked for and is a value; fixed roles keep them apart."""
+    for roles, whole in (("drawn", True), ("fixed", False)):
+        keys, values = set(), set()
+        for seed in range(60):
+            ids, _ = TASK.model_copy(update={"roles": roles}).batch(4, 8, np.random.default_rng(seed))
+            asked = ids[:, -16:].reshape(-1, 2)
+            keys |= set(asked[:, 0].tolist())
+            values |= set(asked[:, 1].tolist())
+        every = set(TASK.vocabulary.every)
+        assert (keys == values == every) is whole
+        assert not keys & values or whole

@@ -6,7 +6,14 @@ import torch
 from phasescope.grid import WindowGrid
 from phasescope.models import Compression
 from phasescope.training import Training
-from phasescope.training.gates import compressors_of, imbalance, mean_weights, moved, watched
+from phasescope.training.gates import (
+    compressors_of,
+    imbalance,
+    mean_weights,
+    moved,
+    reading_raw,
+    watched,
+)
 from phasescope.training.trainer import new_model
 
 from .made import SHAPE, made_task
@@ -138,3 +145,43 @@ def test_whole_strides_of_a_shift_stay_where_the_window_is_wide_enough():
         with moved(model, by):
             seen.append(compressor.grids[0].shift)
     assert seen == [9, 6, 7, 8]
+
+
+@pytest.mark.parametrize("grid", [{}, {"stride": 8, "shift": 3}, {"compressor": "dynamic", "width": 16}])
+def test_reading_raw_is_full_attention_on_the_same_weights(grid):
+    """No entry is read, and afterwards all are again."""
+    plan = Compression(**{"compressor": "scalar_gate", "width": 8, "stride": 4, **grid})
+    settings = Training(**SHAPE, task=made_task(), compression=plan, shared_start=True)
+    model, plain = (
+        new_model(settings).eval(),
+        new_model(settings.model_copy(update={"compression": None})).eval(),
+    )
+    folded = model(input_ids=ids(40), use_cache=False).logits
+    with reading_raw(model):
+        raw = model(input_ids=ids(40), use_cache=False).logits
+    torch.testing.assert_close(raw, plain(input_ids=ids(40), use_cache=False).logits)
+    assert (raw - folded).abs().max() > 1e-4
+    assert torch.equal(model(input_ids=ids(40), use_cache=False).logits, folded)
+
+
+def test_rows_of_one_seed_start_from_the_same_weights_where_asked():
+    """All but the compressors' own; without it the draws differ."""
+    plan = Compression(compressor="scalar_gate", width=8, stride=4)
+    made = {"task": made_task(), **SHAPE}
+    plain = dict(new_model(Training(**made)).named_parameters())
+    for shared in (True, False):
+        own = dict(new_model(Training(**made, compression=plan, shared_start=shared)).named_parameters())
+        alike = all(torch.equal(param, own[name]) for name, param in plain.items())
+        assert alike is shared
+        assert any(".compressor." in name for name in own)
+
+
+def test_a_gate_without_slots_learns_from_content_alone():
+    """Its bias stays zero while the rest of it moves."""
+    plan = Compression(compressor="scalar_gate", width=4, stride=4, settings={"slots": False})
+    model = new_model(Training(**SHAPE, task=made_task(), compression=plan))
+    model(input_ids=ids(), use_cache=False).logits.square().mean().backward()
+    (compressor,) = compressors_of(model)
+    assert compressor.slot_bias.grad is None
+    assert not compressor.slot_bias.any()
+    assert compressor.gate.weight.grad.abs().max() > 0

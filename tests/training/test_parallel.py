@@ -36,6 +36,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "fsdp",
         {"kv_heads": 1, "compression": Compression(**GRID), "layers": 3},
     ),
+    "ddp, raw at first": ("ddp", {"raw_steps": 2, "shared_start": True}),
+    "fsdp, raw at first": ("fsdp", {"raw_steps": 2, "shared_start": True}),
     "ddp, bf16": ("ddp", {"precision": "bf16"}),
     "fsdp, bf16": ("fsdp", {"precision": "bf16"}),
     "ddp, unused gates": (

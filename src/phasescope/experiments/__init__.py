@@ -4,6 +4,7 @@ from .answerers import Answerer as Answerer
 from .answerers import checkpoint as checkpoint
 from .answerers import local as local
 from .answerers import served as served
+from .card import write_card as write_card
 from .check import check as check
 from .measure import DEMO_CONTEXTS as DEMO_CONTEXTS
 from .measure import DEMO_PROTOCOLS as DEMO_PROTOCOLS
@@ -11,7 +12,6 @@ from .measure import DEMO_SEED as DEMO_SEED
 from .measure import arms_of as arms_of
 from .measure import demo as demo
 from .measure import measure as measure
-from .measure import write_card as write_card
 from .mitigate import mitigate as mitigate
 from .sweep import sweep_arms as sweep_arms
 from .train import Inputs as Inputs

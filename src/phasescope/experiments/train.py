@@ -15,7 +15,7 @@ from ..runner import Report
 from ..synthetic import RetrievalVocabulary
 from ..tokens import Tokenizer
 from .answerers import checkpoint
-from .measure import write_card
+from .card import write_card
 from .watch import watcher
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def train(
         _keep_tokenizer(source, out)
     return write_card(
         out, command=command, corpus=corpus, device=training.device(), measured=measured, report=measuring
-    )
+    ).card
 
 
 def cost(settings: Training, *, processes: int = 1, accelerator: str | None = None) -> list[str]:

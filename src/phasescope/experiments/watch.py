@@ -14,6 +14,7 @@ from ..runner import observed
 from ..statistics.fold import identified_fold, phase_effects, phase_rates
 from ..statistics.phase_effect import phase_sd
 from ..statistics.table import tabulate
+from .card import CONTROL_FOLD
 
 if TYPE_CHECKING:
     from ..models import CompressedQwen3ForCausalLM
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 WATCH_CONTEXTS = 24
 WATCH_SEED = 1
 HELD_OUT_WINDOWS = 64
-CONTROL_FOLD = 24
 
 
 def watcher(

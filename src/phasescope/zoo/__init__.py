@@ -15,11 +15,12 @@ def names(*, demo: bool = False) -> list[str]:
     """The shipped checkpoints, controls first.
 
     Args:
-        demo: only those that the demo measures, which share a vocabulary and so answer the same questions.
+        demo: only those that the demo measures: trained on records alone, they share a vocabulary and so answer the
+            same questions.
     """
     cards = {path.parent.name: read_json(path) for path in HERE.glob("*/card.json")}
     if demo:
-        cards = {name: card for name, card in cards.items() if card.get("demo", True)}
+        cards = {name: card for name, card in cards.items() if "text" not in card}
     return sorted(cards, key=lambda name: (cards[name]["compression"] is not None, name))
 
 

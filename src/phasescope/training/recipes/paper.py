@@ -62,16 +62,17 @@ def rows(text: Text | None) -> dict[str, Training]:
     """
     found = {"full": _row(None, text)}
     for width, stride in GRIDS:
-        found[f"w{width}s{stride}"] = _row(_grid(width, stride), text)
+        found[f"w{width}s{stride}"] = _row(grid(width, stride), text)
     for heads in (4, 8):
         found[f"full-{heads}kv"] = _row(None, text, kv_heads=heads)
-        found[f"w8s8-{heads}kv"] = _row(_grid(8, 8), text, kv_heads=heads)
+        found[f"w8s8-{heads}kv"] = _row(grid(8, 8), text, kv_heads=heads)
     for name, changed in ABLATIONS.items():
-        found[f"w8s4-{name}"] = _row(_grid(8, 4, **changed), text)
+        found[f"w8s4-{name}"] = _row(grid(8, 4, **changed), text)
     return found
 
 
-def _grid(width: int, stride: int, **changed: Any) -> Compression:
+def grid(width: int, stride: int, **changed: Any) -> Compression:
+    """A grid with the reference's scalar gate, but for what is changed."""
     return Compression(**{"compressor": "scalar_gate", "width": width, "stride": stride, **changed})
 
 

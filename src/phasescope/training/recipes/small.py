@@ -7,8 +7,8 @@ from typing import Any
 from ...models import Compression
 from ..data import RetrievalTask
 from ..settings import Text, Training
+from .paper import GRIDS, grid
 
-GRIDS = ((4, 4), (8, 4), (8, 6), (8, 8), (12, 12))
 KV_HEADS = (2, 4)
 ABLATIONS: dict[str, dict[str, Any]] = {
     "vector": {"compressor": "vector_gate"},
@@ -65,21 +65,17 @@ def rows(text: Text | None) -> dict[str, Training]:
     """
     found = {"full": _row(text, None)}
     for width, stride in GRIDS:
-        found[f"w{width}s{stride}"] = _row(text, _grid(width, stride))
+        found[f"w{width}s{stride}"] = _row(text, grid(width, stride))
     for kv_heads in KV_HEADS:
         found[f"full-{kv_heads}kv"] = _row(text, None, kv_heads=kv_heads)
-        found[f"w8s8-{kv_heads}kv"] = _row(text, _grid(8, 8), kv_heads=kv_heads)
+        found[f"w8s8-{kv_heads}kv"] = _row(text, grid(8, 8), kv_heads=kv_heads)
     for name, changes in ABLATIONS.items():
-        found[f"w8s4-{name}"] = _row(text, _grid(8, 4, **changes))
+        found[f"w8s4-{name}"] = _row(text, grid(8, 4, **changes))
     for name, (kv_heads, changes, training) in ATTEMPTS.items():
         found[f"try-{name}"] = _row(
-            text, _grid(**{"width": 8, "stride": 8, **changes}), **{"kv_heads": kv_heads, **training}
+            text, grid(**{"width": 8, "stride": 8, **changes}), **{"kv_heads": kv_heads, **training}
         )
     return found
-
-
-def _grid(width: int, stride: int, **changes: Any) -> Compression:
-    return Compression(**{"compressor": "scalar_gate", "width": width, "stride": stride, **changes})
 
 
 def _row(text: Text | None, compression: Compression | None, **changes: Any) -> Training:

@@ -1,12 +1,14 @@
 """A row of a recipe: trained, measured, kept, and never done twice."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
 
 from phasescope.corpus import build
-from phasescope.experiments.grid_run import run_row
+from phasescope.experiments import write_card
+from phasescope.experiments.row import run_row
 from phasescope.models import Compression
 from phasescope.synthetic import RetrievalVocabulary
 from phasescope.training import RetrievalTask, Text, Training
@@ -19,8 +21,11 @@ def corpus(tmp_path_factory):
     return build(texts, 260, tmp_path_factory.mktemp("text") / "corpus", held_out=0.2)
 
 
-def test_a_row_is_kept_with_what_the_table_needs_and_made_again_to_the_same_bytes(corpus, tmp_path):
+def test_a_row_is_kept_with_what_the_table_needs_and_made_again_to_the_same_bytes(
+    corpus, tmp_path, monkeypatch
+):
     """Findings under both paddings, held-out loss, looks; a second call reads what is kept."""
+    monkeypatch.setattr(sys.modules[write_card.__module__], "DEMO_CONTEXTS", 6)
     first = corpus.facts.vocabulary
     settings = Training(
         compression=Compression(compressor="scalar_gate", width=4, stride=4),
@@ -39,15 +44,16 @@ def test_a_row_is_kept_with_what_the_table_needs_and_made_again_to_the_same_byte
     )
     keep = tmp_path / "kept" / "w4s4-0.json"
     keep.parent.mkdir()
-    found = run_row("w4s4", settings, corpus, tmp_path / "run", keep)
+    found = run_row("w4s4", settings, corpus, tmp_path / "run", keep, command="made here")
     assert {"mean_accuracy", "phase_sd", "period", "phase_rate"} <= {f["name"] for f in found["prefix"]}
     assert len([f for f in found["in_sequence"] if f["name"] == "phase_rate"]) == 4
     assert [look["step"] for look in found["curve"]] == list(range(1, 7))
     assert np.shape(found["curve"][-1]["gates"]) == (2, 1, 4)
     assert 0 < found["held_out"] < 10
+    assert json.loads((tmp_path / "run" / "card.json").read_text())["command"] == "made here"
     bytes_ = keep.read_bytes()
-    assert run_row("w4s4", settings, corpus, tmp_path / "elsewhere", keep) == json.loads(bytes_)
+    assert run_row("w4s4", settings, corpus, tmp_path / "elsewhere", keep, command="") == json.loads(bytes_)
     assert not (tmp_path / "elsewhere").exists()
     keep.unlink()
-    run_row("w4s4", settings, corpus, tmp_path / "run", keep)
+    run_row("w4s4", settings, corpus, tmp_path / "run", keep, command="made here")
     assert keep.read_bytes() == bytes_

@@ -7,21 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..corpus import Corpus
 from ..records import Finding, dump_json, read_json, write_atomic
-from ..runner import read_run
-from ..statistics import analyse
-from .answerers import local
-from .measure import CONTROL_FOLD, DEMO_CONTEXTS, DEMO_PROTOCOLS, DEMO_SEED, measure
+from .card import write_card
 from .watch import watcher
 
 if TYPE_CHECKING:
     from ..training import Progress, Training
 
 LOOKS = 20
-FINAL_WINDOWS = 512
 KEPT = {
     "accuracy": ("mean_accuracy", "worst_residue", "phase_sd", "split_half_gap", "period", "phase_rate"),
     "logprob": ("phase_sd", "period"),  # where every answer is right, only this can still show a phase
@@ -35,11 +29,10 @@ def run_row(
     out: Path,
     keep: Path,
     *,
+    command: str,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> dict[str, Any]:
-    """Train, measure under both paddings, and write the summary; each part resumes, and what is kept stays.
-
-    The control is folded by every stride that the table has, which its findings name.
+    """Train, write the card, and keep a summary; each part resumes, and what is kept stays.
 
     Args:
         name: of the row.
@@ -47,16 +40,17 @@ def run_row(
         corpus: the text of the mixture.
         out: folder of the run.
         keep: where the summary goes.
+        command: goes into the card.
         report: told the progress of training.
 
     Returns:
-        the summary: `row`, `seed`, `settings`, `tokens`, `minutes`, `parameters`, `held_out`, `curve` and, per
-        protocol, findings of accuracy, and of log-probability what a control needs.
+        the summary: `row`, `seed`, `settings`, `tokens`, `minutes`, `pairs`, `held_out` (nats per token), `curve` (the
+        looks) and, per protocol, findings of accuracy, and of log-probability what a control needs.
     """
     if keep.exists():
         found: dict[str, Any] = read_json(keep)
         return found
-    from ..training import held_out_loss, train
+    from ..training import train
 
     watch_every = max(1, settings.steps // LOOKS)
     done = train(
@@ -68,47 +62,20 @@ def run_row(
         watch_every=watch_every,
         report=report,
     )
-    from ..models import CompressedQwen3ForCausalLM
-
-    model = CompressedQwen3ForCausalLM.from_pretrained(out)  # in evaluation mode
+    carded = write_card(out, command=command, corpus=corpus)
     summary: dict[str, Any] = {
         "row": name,
         "seed": settings.seed,
         "settings": settings.model_dump(mode="json", exclude={"task": {"vocabulary"}}),
         "tokens": done.tokens,
-        "minutes": round(done.seconds / 60, 1),
+        "minutes": carded.card["minutes"],
         "pairs": done.pairs,
-        "parameters": sum(param.numel() for param in model.parameters()),
+        "held_out": carded.card.get("text", {}).get("nats_per_token"),
+        "curve": [_short(json.loads(line)) for line in (out / "curve.jsonl").read_text().splitlines()],
+        **{protocol: _kept(findings) for protocol, findings in carded.findings.items()},
     }
-    if settings.text is not None and corpus is not None:
-        summary["held_out"] = held_out_loss(model, corpus, settings.text.tokens, FINAL_WINDOWS)
-    if settings.task is not None:
-        write_atomic(
-            out / "card.json",
-            dump_json(
-                {"pairs": settings.max_pairs, "vocabulary": settings.task.vocabulary.model_dump(mode="json")}
-            ),
-        )
-        summary |= _measured(settings, out)
-    summary["curve"] = [_short(json.loads(line)) for line in (out / "curve.jsonl").read_text().splitlines()]
     write_atomic(keep, dump_json(summary))
     return summary
-
-
-def _measured(settings: Training, out: Path) -> dict[str, Any]:
-    """Findings per protocol, on records that were not trained on."""
-    measure(local([str(out)]), DEMO_PROTOCOLS, out / "phase", seed=DEMO_SEED, contexts=DEMO_CONTEXTS)
-    stride = settings.compression.stride if settings.compression else None
-    found: dict[str, Any] = {}
-    for arm, observations in read_run(out / "phase").observations.items():
-        findings = analyse(
-            observations,
-            stride=stride,
-            fold=stride or CONTROL_FOLD,
-            rng=np.random.default_rng(DEMO_SEED),
-        )
-        found[arm.rpartition("/")[2]] = _kept(findings)
-    return found
 
 
 def _kept(findings: list[Finding]) -> list[dict[str, Any]]:
