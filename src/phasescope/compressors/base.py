@@ -80,11 +80,13 @@ class AbstractCompressor(nn.Module, ABC):
         binds: whether key and value of an entry must be one tensor.
         tail_only: whether the original reads no raw token outside its tail window; such a method refuses a
             tail that would leave a token unread.
+        idle: no entry is made, and every token stays raw: full attention, for a while.
     """
 
     breaks: ClassVar[dict[str, str]] = {}
     binds: ClassVar[bool] = False
     tail_only: ClassVar[bool] = False
+    idle: bool = False
 
     def __init__(self, grids: Sequence[WindowGrid], hidden_size: int, head_dim: int) -> None:
         super().__init__()

@@ -91,6 +91,8 @@ class EntryLayer(CacheLayerMixin):
         self._compressor, self.tail = weakref.ref(compressor), tail
         before, self.pads = self.seen, pads
         self._append(*token)
+        if compressor.idle:
+            return
         if not pads and compressor.complete(before) == compressor.complete(self.seen) is not None:
             return
         fresh = [self._fold(compressor, rows, begin, before) for rows, begin in self._resumes(before)]
