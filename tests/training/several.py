@@ -1,5 +1,6 @@
 """What each process of a test under `torchrun` runs: the trainings of a list of cases, one after the other."""
 
+import faulthandler
 import json
 import os
 import sys
@@ -56,6 +57,7 @@ def run(case: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    faulthandler.enable()
     torch.set_num_threads(1)
     for case in json.loads(Path(sys.argv[1]).read_text()):
         run(case)

@@ -73,7 +73,7 @@ def start(cases: list[dict[str, Any]], file: Path, *options: str) -> "subprocess
 def finish(process: "subprocess.Popen[str]") -> None:
     """Wait for processes that must succeed."""
     _, said = process.communicate(timeout=900)
-    assert process.returncode == 0, said[-3000:]
+    assert process.returncode == 0, said[-9000:]
 
 
 def rank(folder: Path, index: int = 0) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -43,6 +44,8 @@ class Processes:
         """Those that `torchrun` or `accelerate launch` started; one without them. All must ask at the same time."""
         if not dist.is_initialized():
             return cls()
+        atexit.unregister(_leave)
+        atexit.register(_leave)
         patient = dist.new_group(backend="gloo", timeout=PATIENCE)
         return cls(dist.get_rank(), dist.get_world_size(), patient)
 
@@ -80,6 +83,12 @@ class Processes:
         total = x.detach().clone()
         dist.all_reduce(total)
         return total / self.count
+
+
+def _leave() -> None:
+    """End the groups while the interpreter stands; gloo's threads can crash a process that exits with them."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def same(model: nn.Module, processes: Processes) -> None:
