@@ -16,13 +16,15 @@ def drawn(rows, vocabulary, dtype=torch.float64):
     return hidden, weight, torch.randint(vocabulary, (rows,), generator=generator)
 
 
-def both(hidden, weight, target):
+def both(hidden, weight, target, share=None):
     """Loss, hits and the gradients of 3 × loss, plain and in parts."""
     logits = (hidden @ weight.T).float() if hidden.dtype != torch.float64 else hidden @ weight.T
-    plain = cross_entropy(logits, target)
+    each = cross_entropy(logits, target, reduction="none")
+    plain = (each if share is None else each * share).mean()
     hits = (logits.argmax(1) == target).double().mean()
     yield plain, hits, *torch.autograd.grad(3 * plain, (hidden, weight))
-    found, hit = CrossEntropy.apply(hidden, weight, target)
+    found, hit, one_by_one = CrossEntropy.apply(hidden, weight, target, share)
+    torch.testing.assert_close(one_by_one.to(each), each.detach(), atol=1e-5, rtol=1e-5)
     yield found, hit, *torch.autograd.grad(3 * found, (hidden, weight))
 
 
@@ -32,6 +34,16 @@ def test_parts_of_rows_give_the_plain_loss_and_gradients(rows, monkeypatch):
     monkeypatch.setattr(loss, "LEAST_ROWS", 4)
     monkeypatch.setattr(loss, "LOGITS_AT_ONCE", {"cpu": 1})
     plain, found = both(*drawn(rows, 30))
+    for one, other in zip(plain, found, strict=True):
+        torch.testing.assert_close(other.double(), one, atol=1e-6, rtol=1e-6)
+
+
+def test_targets_may_weigh_more(monkeypatch):
+    """Each loss and its gradient are multiplied; the loss is the mean of the products."""
+    monkeypatch.setattr(loss, "LEAST_ROWS", 4)
+    monkeypatch.setattr(loss, "LOGITS_AT_ONCE", {"cpu": 1})
+    share = torch.rand(13, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    plain, found = both(*drawn(13, 30), share)
     for one, other in zip(plain, found, strict=True):
         torch.testing.assert_close(other.double(), one, atol=1e-6, rtol=1e-6)
 

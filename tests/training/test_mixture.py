@@ -39,7 +39,7 @@ def parts():
 def test_the_loss_and_its_gradients_are_those_of_all_logits(part):
     """Logits of scored tokens alone change nothing but rounding."""
     model = new_model(SETTINGS).double()
-    loss, hits = loss_of(model, part, torch.device("cpu"))
+    loss, hits, losses_BK = loss_of(model, part, torch.device("cpu"))
     loss.backward()
     found = {name: param.grad.clone() for name, param in model.named_parameters()}
     model.zero_grad()
@@ -49,6 +49,7 @@ def test_the_loss_and_its_gradients_are_those_of_all_logits(part):
     plain.backward()
     right = (logits_BTV.argmax(-1) == target_BT)[target_BT != IGNORED]
     assert loss.item() == pytest.approx(plain.item(), rel=1e-6)
+    assert losses_BK.mean().item() == pytest.approx(plain.item(), rel=1e-6)
     assert hits.item() == pytest.approx(right.double().mean().item(), abs=1e-6)
     for name, param in model.named_parameters():
         assert torch.allclose(found[name], param.grad, atol=1e-6), name

@@ -44,12 +44,12 @@ def test_losses_are_the_mean_over_values_and_over_all_tokens_of_text(corpus):
     tokens = records.ids_BT.shape[1]
     values = range(tokens - 7, tokens, 2)  # of four pairs: key value key value …
     assert (records.labels_BT[0] != IGNORED).nonzero()[:, 0].tolist() == list(values)
-    loss, accuracy = loss_of(model, records, CPU)
+    loss, accuracy, _ = loss_of(model, records, CPU)
     assert loss.item() == pytest.approx(slow_loss(model, records.ids_BT, values), rel=1e-4)
     guesses = model(input_ids=records.ids_BT, use_cache=False).logits.argmax(-1)
     hits = [(guesses[:, place - 1] == records.ids_BT[:, place]).float().mean().item() for place in values]
     assert accuracy.item() == pytest.approx(np.mean(hits))
-    loss, _ = loss_of(model, text, CPU)
+    loss, _, _ = loss_of(model, text, CPU)
     assert loss.item() == pytest.approx(slow_loss(model, text.ids_BT, range(1, 24)), rel=1e-4)
     held = torch.from_numpy(corpus.spread("held_out", 5, 24))
     expected = slow_loss(model, held, range(1, 24))

@@ -38,6 +38,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "ddp, raw at first": ("ddp", {"raw_steps": 2, "shared_start": True}),
     "fsdp, raw at first": ("fsdp", {"raw_steps": 2, "shared_start": True}),
+    "ddp, robust": ("ddp", {"robust": 2.0, "random_shift": True, "accumulate": 2}),
+    "fsdp, robust": ("fsdp", {"robust": 2.0}),
     "ddp, bf16": ("ddp", {"precision": "bf16"}),
     "fsdp, bf16": ("fsdp", {"precision": "bf16"}),
     "ddp, unused gates": (

@@ -143,6 +143,9 @@ class Steps:
     ] = Precisions.fp32
     embedding_std: Annotated[float, typer.Option(help="Spread of random token embeddings.")] = 1.0
     balance: Annotated[float, typer.Option(help="Weight of the penalty on uneven gates.")] = 0.0
+    robust: Annotated[
+        float, typer.Option(help="Weigh records by their phase's running loss to this power.")
+    ] = 0.0
     random_shift: Annotated[bool, typer.Option(help="Move the grid anew for every part that is read.")] = (
         False
     )

@@ -15,9 +15,9 @@ MANY_LOGITS = 2**28
 
 
 class CrossEntropy(torch.autograd.Function):
-    """Mean loss in nats of the targets, and the share of targets whose logit is the largest.
+    """Weighted mean loss in nats of the targets, the share of targets whose logit is the largest, and each loss.
 
-        loss = mean over k of (log Σ_v exp(h_k·w_v) − h_k·w_target)
+        ℓ_k = log Σ_v exp(h_k·w_v) − h_k·w_target,    loss = mean over k of a_k · ℓ_k
 
     The gradients are computed together with the loss, rows by rows, so that logits of a few rows are all that is
     ever held: at Qwen3's vocabulary of 151,936 all logits of 8 × 4,096 tokens would take 20 GB, and on a CPU
@@ -27,11 +27,14 @@ class CrossEntropy(torch.autograd.Function):
         hidden_KE: hidden states after the last norm.
         weight_VE: the output matrix.
         target_K: ids.
+        share_K: a, without gradient; None for ones.
     """
 
     @staticmethod
-    def forward(ctx: Any, hidden_KE: Tensor, weight_VE: Tensor, target_K: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss and hits; see the class."""
+    def forward(
+        ctx: Any, hidden_KE: Tensor, weight_VE: Tensor, target_K: Tensor, share_K: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Loss, hits and the losses one by one; see the class."""
         kind = hidden_KE.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden_KE.dtype
         exact = torch.promote_types(dtype, torch.float32)
@@ -49,24 +52,27 @@ class CrossEntropy(torch.autograd.Function):
                 most_C1, right_C1 = logits_CV.amax(1, keepdim=True), logits_CV.gather(1, target_C1)
                 mass_CV = logits_CV.sub_(most_C1).exp_()
                 sum_C1 = mass_CV.sum(1, keepdim=True)
-                losses.append((sum_C1.log() + most_C1 - right_C1).sum())
+                losses.append((sum_C1.log() + most_C1 - right_C1)[:, 0])
                 hits.append((right_C1 >= most_C1).sum())
                 if grad_hidden is not None and grad_weight is not None:
                     grad_CV = mass_CV.div_(sum_C1 * len(target_K))
                     grad_CV.scatter_add_(1, target_C1, torch.full_like(sum_C1, -1 / len(target_K)))
+                    if share_K is not None:
+                        grad_CV *= share_K[here, None]
                     grad_CV = grad_CV.to(dtype)
                     grad_hidden[here] = grad_CV @ weight
                     grad_weight += grad_CV.T @ hidden
         ctx.save_for_backward(grad_hidden, grad_weight)
         hit = torch.stack(hits).sum() / len(target_K)
-        ctx.mark_non_differentiable(hit)
-        return torch.stack(losses).sum() / len(target_K), hit
+        loss_K = torch.cat(losses)
+        ctx.mark_non_differentiable(hit, loss_K)
+        return (loss_K if share_K is None else loss_K * share_K).mean(), hit, loss_K
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
         """The gradients of the loss, as `forward` left them."""
         grad_hidden, grad_weight = ctx.saved_tensors
-        return grads[0] * grad_hidden, grads[0] * grad_weight, None
+        return grads[0] * grad_hidden, grads[0] * grad_weight, None, None
 
 
 @contextmanager

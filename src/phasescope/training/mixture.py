@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 from ..corpus import Corpus, Ids
 from .data import IGNORED, Batch
 from .loss import CrossEntropy, headless
+from .robust import key_phases, phase_weights
 from .settings import Progress, Text, Training
 
 RECORDS, TEXT = "records", "text"
@@ -28,6 +29,8 @@ class Part:
         labels_BT: the token itself where it carries loss, and `IGNORED` elsewhere.
         weight: of the part's mean loss in the step's sum.
         shift: by how many tokens the grids are moved back while it is read.
+        phases_BK: at which phase the record of each token that carries loss stands, where that matters.
+        share_S: what a token weighs at each of those phases; None for 1.
     """
 
     kind: str
@@ -35,6 +38,17 @@ class Part:
     labels_BT: Tensor
     weight: float
     shift: int = 0
+    phases_BK: Tensor | None = None
+    share_S: Tensor | None = None
+
+    @property
+    def places_K(self) -> Tensor:
+        """Where its sequences carry loss; the same places in all of them."""
+        places_K = (self.labels_BT[0] != IGNORED).nonzero()[:, 0]
+        carries_BT = self.labels_BT != IGNORED
+        if int(carries_BT.sum()) != len(places_K) * len(carries_BT) or not carries_BT[:, places_K].all():
+            raise ValueError("the rows of a part carry loss in different places")
+        return places_K
 
 
 def parts_of(
@@ -54,29 +68,32 @@ def parts_of(
         for piece in range(settings.accumulate):
             number = process * settings.accumulate + piece
             mine = slice(number, None, every)
-            yield Part(
+            part = Part(
                 kind,
                 torch.from_numpy(ids[mine]),
                 torch.from_numpy(labels[mine]),
                 weight / settings.accumulate,
                 int(drawn[piece]) if settings.random_shift else 0,
             )
+            yield _by_phase(part, settings.robust, stride, progress) if settings.robust else part
 
 
-def loss_of(model: Any, part: Part, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Mean cross-entropy in nats, and accuracy, over the tokens of a part that carry loss."""
-    places_K = (part.labels_BT[0] != IGNORED).nonzero()[:, 0]
+def loss_of(model: Any, part: Part, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Over the tokens that carry loss: weighted mean cross-entropy, accuracy, and each loss, [B, K] in nats."""
+    places_K = part.places_K
     labels_BK = part.labels_BT[:, places_K]
-    if int((part.labels_BT != IGNORED).sum()) != labels_BK.numel() or bool((labels_BK == IGNORED).any()):
-        raise ValueError("the rows of a part carry loss in different places")
+    shares = None if part.share_S is None or part.phases_BK is None else part.share_S[part.phases_BK]
     with headless(model) as head:
         hidden_BKE = model(
             input_ids=part.ids_BT.to(device), logits_to_keep=(places_K - 1).to(device), use_cache=False
         ).logits
-    found: tuple[Tensor, Tensor] = CrossEntropy.apply(
-        hidden_BKE.flatten(0, 1), head.weight, labels_BK.flatten().to(device)
+    loss, hits, losses_N = CrossEntropy.apply(
+        hidden_BKE.flatten(0, 1),
+        head.weight,
+        labels_BK.flatten().to(device),
+        None if shares is None else shares.flatten().to(device),
     )
-    return found
+    return loss, hits, losses_N.view(labels_BK.shape)
 
 
 @torch.no_grad()
@@ -118,6 +135,17 @@ def _batches(
         assert corpus is not None  # `train` has refused otherwise
         rng = np.random.default_rng([settings.seed, progress.step, 1])
         yield TEXT, _text_batch(settings.text, corpus, rng), settings.text.weight
+
+
+def _by_phase(part: Part, power: float, stride: int, progress: Progress) -> Part:
+    """The same part, with the phases of its records and what they weigh; text has no phases of its own."""
+    if part.kind == TEXT:
+        return part
+    return replace(
+        part,
+        phases_BK=key_phases(part.ids_BT, part.places_K, stride, part.shift),
+        share_S=phase_weights(progress.phase_losses, power) if progress.phase_losses else None,
+    )
 
 
 def _text_batch(text: Text, corpus: Corpus, rng: np.random.Generator) -> Batch:

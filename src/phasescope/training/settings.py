@@ -88,6 +88,8 @@ class Training(Record):
         accumulate: each step's sequences are read in so many parts, to save memory.
         precision: `bf16` computes in bfloat16 where that is safe and keeps weights in float32.
         balance: weight of the penalty on uneven gates (`training.gates.imbalance`).
+        robust: records at a phase weigh more the worse they are recalled there: by their running loss to this power
+            (`training.robust.phase_weights`).
         random_shift: read every part of every step on a grid moved by a shift of its own, 0 to S − 1.
         raw_steps: in so many first steps nothing is compressed, so that the layers first learn what to look for, and
             then to find it in entries.
@@ -127,6 +129,7 @@ class Training(Record):
     accumulate: int = Field(default=1, ge=1)
     precision: Literal["fp32", "bf16"] = "fp32"
     balance: float = Field(default=0.0, ge=0)
+    robust: float = Field(default=0.0, ge=0)
     random_shift: bool = False
     raw_steps: int = Field(default=0, ge=0)
     shared_start: bool = False
@@ -144,6 +147,8 @@ class Training(Record):
             raise ValueError(
                 f"max_pairs is {self.max_pairs}, and the records' vocabulary allows {most} pairs"
             )
+        if self.robust and (self.task is None or self.compression is None):
+            raise ValueError("robust weighs records by their phase; it needs records and a compression")
         self._check_gates()
         self._check_start()
         return self
@@ -236,6 +241,7 @@ class Progress(Record):
         loss, accuracy: running means over the recalled values of fresh sequences.
         text_loss: running mean over fresh text, in nats per token.
         imbalance: running mean of what `balance` weighs.
+        phase_losses: running mean loss of the records at each phase, which `robust` weighs by.
     """
 
     step: int = 0
@@ -247,3 +253,4 @@ class Progress(Record):
     accuracy: float | None = None
     text_loss: float | None = None
     imbalance: float | None = None
+    phase_losses: tuple[float, ...] = ()

@@ -45,7 +45,8 @@ def track_step(accelerator: Accelerator, settings: Training, progress: Progress)
     """Running means of a step, and the step sizes that it was made with."""
     if accelerator.log_with:
         share = schedule(progress.step - 1, settings)
-        facts = progress.model_dump(exclude={"step", "since"}, exclude_none=True)
+        left_out = {"step", "since"} if progress.phase_losses else {"step", "since", "phase_losses"}
+        facts = dict(_flat(progress.model_dump(mode="json", exclude=left_out, exclude_none=True)))
         sizes = {name: share * getattr(settings, name) for name in ("lr_matrices", "lr_gates", "lr_rest")}
         accelerator.log({**facts, **sizes}, step=progress.step)
 

@@ -24,13 +24,13 @@ from .gates import compressors_of, imbalance, moved, reading_raw, watched
 from .mixture import RECORDS, TEXT, Part, held_out_loss, loss_of, parts_of, rows_of
 from .optim import optimizers_of, set_step_sizes
 from .parallel import Parallel, Processes, average_gradients, clip, same, shard, whole
+from .robust import SMOOTHING, phase_sums, running_losses
 from .settings import Progress, Training
 from .start import start_model
 from .tracking import end_tracking, start_tracking, track_look, track_step, tracker_settings
 
 __all__ = ["device", "held_out_loss", "is_main_process", "new_model", "train"]
 
-SMOOTHING = 0.05  # weight of the newest step in the running means
 SETTLE = 25  # steps after a change of difficulty before the next is considered
 LOG, CURVE = "log.jsonl", "curve.jsonl"
 
@@ -186,7 +186,9 @@ def _step(
     for optimizer in optimizers:
         optimizer.step()
         optimizer.zero_grad()
-    means = dict(zip(sums, processes.mean(torch.stack(list(sums.values()))).tolist(), strict=True))
+    flat = processes.mean(torch.cat([value.flatten() for value in sums.values()]))
+    parted = flat.split([value.numel() for value in sums.values()])
+    means = {name: part.view_as(sums[name]).tolist() for name, part in zip(sums, parted, strict=True)}
     tokens = sum(part.ids_BT.numel() for part in parts) * processes.count
     return _progress(settings, progress, means, tokens, time.perf_counter() - started)
 
@@ -208,9 +210,12 @@ def _loss(
         if settings.random_shift:
             stack.enter_context(moved(model, part.shift))
         tallies = stack.enter_context(watched(model)) if settings.balance and not raw else []
-        loss, hits = loss_of(model, part, device)
+        loss, hits, losses_BK = loss_of(model, part, device)
         grids = [compressor.grids for compressor in compressors_of(model)]
-    facts = {"loss": loss, "accuracy": hits} if part.kind == RECORDS else {"text_loss": loss}
+    mean = losses_BK.mean()
+    facts = {"loss": mean, "accuracy": hits} if part.kind == RECORDS else {"text_loss": mean}
+    if part.phases_BK is not None and settings.compression is not None:
+        facts["phases"] = phase_sums(losses_BK, part.phases_BK, settings.compression.stride)
     weighted = part.weight * loss
     masses = [torch.stack(tally).mean(0) for tally in tallies if tally]
     if masses:
@@ -243,8 +248,9 @@ def _whole(
 
 
 def _progress(
-    settings: Training, old: Progress, now: dict[str, float], tokens: int, seconds: float
+    settings: Training, old: Progress, now: dict[str, Any], tokens: int, seconds: float
 ) -> Progress:
+    phases = now.pop("phases", None)
     if wrong := [name for name, value in now.items() if not math.isfinite(value)]:
         raise UsageError(
             f"training diverged: {wrong[0]} is {now[wrong[0]]} at step {old.step + 1}; start again with smaller step "
@@ -261,6 +267,7 @@ def _progress(
         since=since,
         tokens=old.tokens + tokens,
         seconds=old.seconds + seconds,
+        phase_losses=running_losses(old.phase_losses, phases) if phases else (),
         **means,
     )
 

@@ -42,6 +42,10 @@ ATTEMPTS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
     "tail2-heads": (2, {"tail": 2, "shift": ((0, 4), (0, 4))}, {}),
     "heads": (2, {"shift": ((0, 4), (0, 4))}, {}),
     "both": (2, {"shift": ((0, 4), (2, 6))}, {}),
+    "robust": (2, {}, {"robust": 1.0}),
+    "both-robust": (2, {"shift": ((0, 4), (2, 6))}, {"robust": 1.0}),
+    "both-robust2": (2, {"shift": ((0, 4), (2, 6))}, {"robust": 2.0}),
+    "both-balance": (2, {"shift": ((0, 4), (2, 6))}, {"balance": 1.0}),
 }
 """Of the open problem, by name: KV heads of the baseline, what differs in the grid, and in the training."""
 
