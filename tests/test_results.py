@@ -87,11 +87,26 @@ def test_a_preference_settles_where_it_stops_changing(kept):
     assert line.startswith("| w8s8 | 0 | 10.0 |")
 
 
-def test_an_attempt_stands_beside_the_baseline_of_as_many_heads(kept):
-    """Its phase SD is told as a share of the baseline's."""
+def test_an_attempt_stands_beside_the_baseline_of_as_many_heads_and_the_same_seeds(kept):
+    """Its phase SD is told as a share of the baseline's of seed 0 alone."""
     folder = kept(
         summary("full", 0, None),
         summary("w8s8", 0, 8, period=8.0, sd=0.2),
+        summary("w8s8", 1, 8, period=8.0, sd=0.9),
         summary("try-layers", 0, 8, period=8.0, sd=0.05),
     )
-    assert "| try-layers | 0 | 5.0 | 0.25 | 10.0 | 50.0 | 3.500 | 32,000 |" in page(folder)[0]
+    line = "| try-layers | 0 | 5.0 / 5.0 | 0.25 / 0.25 | 10.0 / 10.0 | 50.0 / 50.0 | 3.500 | 32,000 |"
+    assert f"{line} misses SD in sequence, SD prefix, of 1 seed |" in page(folder)[0]
+
+
+@pytest.mark.parametrize(
+    ("sd", "held_out", "said"),
+    [(0.04, 3.504, "met"), (0.041, 3.5, "misses SD in sequence, SD prefix"), (0.01, 3.51, "misses loss")],
+)
+def test_the_goal_is_a_fifth_of_the_baseline_at_no_cost(kept, sd, held_out, said):
+    """Three seeds, phase SD at most 0.2 of the baseline's, held-out loss at most 0.005 above it."""
+    base = [summary("w8s8", seed, 8, period=8.0, sd=0.2) for seed in range(3)]
+    tried = [summary("try-it", seed, 8, period=8.0, sd=sd, held_out=held_out) for seed in range(3)]
+    folder = kept(summary("full", 0, None), *base, *tried)
+    (line,) = [line for line in page(folder)[0].splitlines() if line.startswith("| try-it | 0, 1, 2")]
+    assert line.endswith(f"| {said} |")
