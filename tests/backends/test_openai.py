@@ -11,7 +11,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -102,20 +102,7 @@ def test_replies_do_not_depend_on_how_many_requests_are_under_way(
     assert server.under_way > 1 or concurrency == 1
 
 
-FAULTS: list[Kind] = [
-    "429",
-    "429 with a time",
-    "500",
-    "time-out",
-    "cut connection",
-    "invalid JSON",
-    "missing log-probabilities",
-    "wrong token count",
-    "slow drip",
-    "two choices",
-    "answer to another request",
-    "silently truncated prompt",
-]
+FAULTS: list[Kind] = list(get_args(Kind))
 DEFECTS = {
     "missing log-probabilities": "log-probabilities missing",
     "wrong token count": "position drifted: more tokens read than planned",

@@ -9,25 +9,14 @@ from importlib.metadata import version
 import pytest
 
 from phasescope import zoo
+from tests.cli.base_install import without
 
-SCRIPT = """
-import sys
-
-class Blocker:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in BLOCKED:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Blocker())
-from phasescope.cli import main
-main()
-"""
 SMALL = ["--pairs", "12", "--contexts", "3", "--threads", "1"]
 
 
 def phasescope(*arguments, code=0, cwd=None, blocked=()):
     """Run the command line; `blocked` packages cannot be imported, as in a base install."""
-    command = [sys.executable, "-c", f"BLOCKED = {list(blocked)}\n{SCRIPT}", *arguments]
+    command = [sys.executable, "-c", without(blocked), *arguments]
     done = subprocess.run(
         command,
         capture_output=True,

@@ -8,25 +8,12 @@ import sys
 import pytest
 
 from phasescope.cli import main
-
-BLOCKING = """
-import sys
-
-class Blocker:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in BLOCKED:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Blocker())
-from phasescope.cli import main
-main()
-"""
-HEAVY = ["torch", "transformers", "accelerate", "safetensors"]
+from tests.cli.base_install import without
 
 
 def audit(*arguments, code=0, cwd):
     """Run the command without the packages that a base install leaves out."""
-    command = [sys.executable, "-c", f"BLOCKED = {HEAVY}\n{BLOCKING}", "audit", *map(str, arguments)]
+    command = [sys.executable, "-c", without(), "audit", *map(str, arguments)]
     done = subprocess.run(
         command,
         capture_output=True,

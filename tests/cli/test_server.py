@@ -17,19 +17,8 @@ from phasescope.fake_model import Hashed
 from phasescope.fake_server import FakeServer, Fault, Offers
 from phasescope.runner import read_run
 from tests.backends.conftest import TEMPLATE, small_tokenizer
+from tests.cli.base_install import without
 
-SCRIPT = """
-import sys
-
-class Blocker:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "transformers", "safetensors", "accelerate"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Blocker())
-from phasescope.cli import main
-main()
-"""
 SIZES = ["--pairs", "8", "--contexts", "2", "--questions", "2", "--residues", "4"]
 LONG = ["--pairs", "40", *SIZES[2:]]
 SERVER = ["--backend", "openai", "--base-url"]
@@ -38,7 +27,7 @@ SERVER = ["--backend", "openai", "--base-url"]
 def phasescope(*arguments: str, code: int = 0, cwd: Path, **environment: str) -> str:
     """Run the command line without the extra packages."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *arguments],
+        [sys.executable, "-c", without(), *arguments],
         capture_output=True,
         text=True,
         cwd=cwd,
@@ -189,7 +178,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, str]]:
             for arguments, _ in BAD
         ]
         done = subprocess.run(
-            [sys.executable, "-c", SCRIPT.replace("\nmain()", MANY), json.dumps(asked)],
+            [sys.executable, "-c", without().replace("\nmain()", MANY), json.dumps(asked)],
             capture_output=True,
             text=True,
             check=True,
@@ -229,7 +218,7 @@ def test_an_interrupt_says_that_the_same_command_goes_on(tmp_path: Path, folder:
         server.fault = Fault(kind="time-out", share=1.0, times=None, seconds=60.0, longer_than=80)
         command = ["measure", *SERVER, server.url, "--tokenizer", str(folder), *LONG, "--out", "run"]
         started = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, *command],
+            [sys.executable, "-c", without(), *command],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

@@ -63,31 +63,13 @@ def llama() -> Any:
 
 
 def deepseek_v4() -> Any:
-    """All three attention kinds of DeepSeek-V4; the indexer keeps every entry, so that no tie is broken by length."""
+    """All three attention kinds of DeepSeek-V4."""
     import torch
-    from transformers import DeepseekV4Config, DeepseekV4ForCausalLM
+
+    from tests.backends import tiny_models
 
     torch.manual_seed(0)
-    config = DeepseekV4Config(
-        **{**SHAPE, "initializer_range": 0.2},
-        num_hidden_layers=3,
-        moe_intermediate_size=32,
-        num_key_value_heads=1,
-        q_lora_rank=16,
-        o_lora_rank=8,
-        o_groups=2,
-        n_routed_experts=4,
-        num_experts_per_tok=2,
-        hc_mult=2,
-        sliding_window=16,
-        index_n_heads=32,
-        index_head_dim=16,
-        index_topk=512,
-        layer_types=["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"],
-        compress_rates={"compressed_sparse_attention": 4, "heavily_compressed_attention": 16},
-        mlp_layer_types=["moe"] * 3,
-    )
-    return DeepseekV4ForCausalLM(config).eval()
+    return tiny_models.deepseek_v4().eval()
 
 
 MODELS: dict[str, Any] = {
