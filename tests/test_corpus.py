@@ -109,6 +109,15 @@ def test_windows_longer_than_the_text_are_refused(tmp_path):
         corpus.windows("train", 1, 10**6, np.random.default_rng(0))
 
 
+def test_ids_that_the_tokenizer_does_not_have_are_refused(tmp_path):
+    """A damaged byte can name any id; the file is named."""
+    corpus = build(documents(80), made_tokenizer(WORDS), tmp_path / "c", held_out=0.2)
+    path = corpus.folder / "train.bin"
+    path.write_bytes(b"\xff\xff" + path.read_bytes()[2:])
+    with pytest.raises(BrokenRecordError, match=r"train\.bin holds id 65535"):
+        Corpus.open(corpus.folder).spread("train", 5, 20)
+
+
 def test_a_learned_tokenizer_spells_every_text(tmp_path):
     """It has the size that was asked for, every byte, and an end of text that a reader finds."""
     texts = documents(60)

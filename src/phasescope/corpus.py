@@ -91,7 +91,7 @@ class Corpus:
         ids = self._ids[part]
         self._check(part, tokens)
         starts = rng.integers(0, len(ids) - tokens + 1, size=rows)
-        return np.stack([ids[start : start + tokens] for start in starts]).astype(np.int64)
+        return self._checked(part, np.stack([ids[start : start + tokens] for start in starts]))
 
     def spread(self, part: str, rows: int, tokens: int) -> Ids:
         """The same windows every time, evenly over the part and without overlap, [at most rows, tokens]."""
@@ -99,7 +99,7 @@ class Corpus:
         self._check(part, tokens)
         rows = min(rows, len(ids) // tokens)
         starts = np.arange(rows) * (len(ids) - tokens) // max(1, rows - 1)
-        return np.stack([ids[start : start + tokens] for start in starts]).astype(np.int64)
+        return self._checked(part, np.stack([ids[start : start + tokens] for start in starts]))
 
     def check(self, tokens: int) -> None:
         """Refuse windows that are longer than a part.
@@ -116,6 +116,14 @@ class Corpus:
                 f"{self.folder} has {held} tokens in {part}.bin, fewer than a window of {tokens}; build it of more "
                 "text, or take shorter windows"
             )
+
+    def _checked(self, part: str, ids: npt.NDArray[np.unsignedinteger[Any]]) -> Ids:
+        if (largest := int(ids.max(initial=0))) >= self.facts.vocabulary:
+            raise BrokenRecordError(
+                f"{self.folder / part}.bin holds id {largest}, and corpus.json tells of {self.facts.vocabulary} ids; "
+                "build the corpus again"
+            )
+        return ids.astype(np.int64)
 
     @cached_property
     def _ids(self) -> dict[str, npt.NDArray[np.unsignedinteger[Any]]]:

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from phasescope import UsageError
+from phasescope.errors import PhasescopeError
 from phasescope.experiments import watch
 from phasescope.experiments.watch import watcher
 from phasescope.training import Training, read_start, train
@@ -311,3 +312,53 @@ def test_what_is_no_plain_qwen3_is_refused(tmp_path, plain):
         read_start(other)
     with pytest.raises(UsageError, match="cannot read"):
         read_start(tmp_path)
+
+
+DAMAGES = {
+    "a state that was cut": (lambda run: cut(run / "state" / "state.safetensors"), "cannot be read"),
+    "a state that is gone": (lambda run: (run / "state" / "state.safetensors").unlink(), "cannot be read"),
+    "a state of no steps": (lambda run: (run / "state" / "state.json").write_text("{}"), "pairs is"),
+    "a state of too many": (
+        lambda run: edit(run / "state" / "state.json", '"step": 2', '"step": 9'),
+        "step 9",
+    ),
+    "a state before the first": (
+        lambda run: edit(run / "state" / "state.json", '"step": 2', '"step": -9'),
+        "step is -9",
+    ),
+    "a log with junk": (lambda run: edit(run / "log.jsonl", "{", "junk {"), "line 1 tells of no step"),
+    "a curve without steps": (lambda run: (run / "curve.jsonl").write_text("{}\n"), "line 1 tells of no"),
+    "a folder without settings": (lambda run: (run / "training.json").unlink(), "no training run's"),
+}
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+def edit(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory, corpus):
+    """A run of four steps that stopped after two."""
+    out = tmp_path_factory.mktemp("begun") / "run"
+    with pytest.raises(StoppedError):
+        train(Training(**mixed(corpus, steps=4)), out, corpus=corpus, every=1, report=stopped_at(2))
+    return out
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_run_is_refused_in_one_line(tmp_path, corpus, begun, damage):
+    """What is wrong, and where; the run's files stay as they are."""
+    out = tmp_path / "run"
+    shutil.copytree(begun, out)
+    change, said = DAMAGES[damage]
+    change(out)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(PhasescopeError, match=said):
+        train(Training(**mixed(corpus, steps=4)), out, corpus=corpus, every=1)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before

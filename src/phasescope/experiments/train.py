@@ -180,7 +180,10 @@ def _refuse(given: Iterable[str], why: str) -> None:
 def _text(corpus: Corpus, text: Given) -> Text:
     from ..training import Text
 
-    return Text.checked(corpus=corpus.facts.digest, vocabulary=corpus.facts.vocabulary, **text)
+    try:
+        return Text.checked(corpus=corpus.facts.digest, vocabulary=corpus.facts.vocabulary, **text)
+    except UsageError as error:
+        raise UsageError(f"text {error}") from None
 
 
 def _recipe(name: str, text: Text | None) -> Training:
@@ -226,6 +229,8 @@ def _task(base: Given | None, given: Given, text: Text | None, start: Path | Non
     elif base is None or "keys" in given:
         first = 0 if text is None else text.vocabulary
         keys = given.get("keys", len(vocabulary["keys"]))
+        if keys < 1:
+            raise UsageError(f"keys is {keys}; give at least 1")
         vocabulary = RetrievalVocabulary.contiguous(len(vocabulary["fillers"]), keys, keys, first)
     task |= {name: given[name] for name in ("fillers", "roles") if name in given}
     return {**task, "vocabulary": vocabulary}

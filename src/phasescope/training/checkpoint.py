@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..errors import UsageError
+from ..errors import BrokenRecordError, UsageError
 from ..records import dump_json, read_json
 from .parallel import Processes, give, whole
 
@@ -53,6 +54,7 @@ def load_state(
 
     Raises:
         UsageError: if the state belongs to another model or another optimizer.
+        BrokenRecordError: if a file of it is missing or damaged.
     """
     tensors: dict[str, Tensor] = {}
 
@@ -60,7 +62,7 @@ def load_state(
         _recover(folder)
         if not folder.exists():
             return None
-        tensors.update(load_file(folder / STATE))
+        tensors.update(_tensors(folder))
         _check(folder, model, tensors)
         scalars = {name: value.item() if value.ndim == 0 else None for name, value in tensors.items()}
         return read_json(folder / "state.json"), scalars
@@ -81,6 +83,15 @@ def load_state(
             optimizer.state[moved][key] = torch.zeros_like(moved)
             give(tensors.get(begin + key), optimizer.state[moved][key], processes)
     return facts
+
+
+def _tensors(folder: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(folder / STATE)
+    except (OSError, SafetensorError) as error:
+        raise BrokenRecordError(
+            f"{folder / STATE} cannot be read ({error}); restore it, or remove {folder} to begin the run anew"
+        ) from None
 
 
 def _moved(

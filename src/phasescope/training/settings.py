@@ -133,7 +133,7 @@ class Training(Record):
     random_shift: bool = False
     raw_steps: int = Field(default=0, ge=0)
     shared_start: bool = False
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -149,6 +149,10 @@ class Training(Record):
             )
         if self.robust and (self.task is None or self.compression is None):
             raise ValueError("robust weighs records by their phase; it needs records and a compression")
+        if self.compression is not None and self.raw_steps >= self.steps:
+            raise ValueError(
+                f"raw_steps is {self.raw_steps} of {self.steps} steps, and nothing would ever be compressed"
+            )
         self._check_gates()
         self._check_start()
         return self
@@ -244,7 +248,7 @@ class Progress(Record):
         phase_losses: running mean loss of the records at each phase, which `robust` weighs by.
     """
 
-    step: int = 0
+    step: int = Field(default=0, ge=0)
     pairs: int
     since: int = 0
     tokens: int = 0

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..corpus import Corpus
-from ..errors import UsageError
+from ..errors import BrokenRecordError, UsageError
 from ..models import CompressedQwen3ForCausalLM
 from ..records import dump_json, write_atomic
 from .checkpoint import load_state, save_state
@@ -97,10 +97,12 @@ def train(
         shard(model, bf16=settings.precision == "bf16")
     optimizers = optimizers_of(model, settings)
     facts = load_state(out / "state", model, optimizers, processes)
-    progress = Progress(pairs=settings.stages()[0]) if facts is None else Progress(**facts)
-    if processes.main:
-        for name in (LOG, CURVE):
-            _cut_log(out / name, progress.step)
+    progress = Progress(pairs=settings.stages()[0]) if facts is None else Progress.checked(**facts)
+    if progress.step > settings.steps:
+        raise UsageError(
+            f"{out} holds step {progress.step} of a run of {settings.steps}; use another --out folder"
+        )
+    processes.told(lambda: _cut_logs(out, progress.step))
     model.train()
     start_tracking(accelerator, settings)
     while progress.step < settings.steps:
@@ -303,6 +305,10 @@ def _check_corpus(settings: Training, corpus: Corpus | None) -> None:
 def _claim(out: Path, settings: Training) -> None:
     """Write the settings, or check that the folder holds a run of the same ones."""
     path, content = out / "training.json", dump_json(settings.model_dump(mode="json"))
+    if out.is_dir() and any(out.iterdir()) and not path.exists():
+        raise UsageError(
+            f"{out} holds files that are no training run's; name a folder that is empty or not there yet"
+        )
     if path.exists() and path.read_text() != content:
         raise UsageError(
             f"{out} holds a run with other settings (see training.json there); use another --out folder"
@@ -315,8 +321,18 @@ def _log(path: Path, facts: dict[str, Any]) -> None:
         file.write(json.dumps(facts) + "\n")
 
 
-def _cut_log(path: Path, step: int) -> None:
+def _cut_logs(out: Path, step: int) -> None:
     """Drop lines that a kill left behind the last checkpoint."""
-    if path.exists():
+    for path in (path for path in (out / LOG, out / CURVE) if path.exists()):
         lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        write_atomic(path, "".join(line for line in lines if json.loads(line)["step"] <= step))
+        kept = [line for number, line in enumerate(lines, 1) if _step_of(path, number, line) <= step]
+        write_atomic(path, "".join(kept))
+
+
+def _step_of(path: Path, number: int, line: str) -> int:
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        raise BrokenRecordError(
+            f"{path}, line {number} tells of no step; restore the line or take it out"
+        ) from None
