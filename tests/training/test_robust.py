@@ -61,6 +61,16 @@ def test_a_step_follows_the_gradient_of_the_weighted_phases():
     assert loss.item() != pytest.approx(losses_BK.mean().item(), rel=1e-2)
 
 
+def test_weights_may_wait_while_losses_are_told():
+    """Until `robust_after` every record weighs alike, and its phase is known."""
+    progress = Progress(pairs=4, step=5, phase_losses=(0.5, 1.0, 2.0, 4.0))
+    for after, waits in ((5, False), (6, True)):
+        settings = Training(compression=GRID, robust=2.0, robust_after=after, **SMALL)
+        (part,) = parts_of(settings, progress, None, 0, 1)
+        assert (part.share_S is None) == waits
+        assert part.phases_BK is not None
+
+
 def test_robust_training_says_the_phases_losses_and_other_training_does_not(tmp_path):
     """One running loss a phase; the reported loss stays the plain mean; text has no phases."""
     texts = (f"document {i} has a word or two " * 9 for i in range(30))

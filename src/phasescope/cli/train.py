@@ -146,6 +146,7 @@ class Steps:
     robust: Annotated[
         float, typer.Option(help="Weigh records by their phase's running loss to this power.")
     ] = 0.0
+    robust_after: Annotated[int, typer.Option(help="Steps before --robust begins.")] = 0
     random_shift: Annotated[bool, typer.Option(help="Move the grid anew for every part that is read.")] = (
         False
     )

@@ -75,7 +75,7 @@ def parts_of(
                 weight / settings.accumulate,
                 int(drawn[piece]) if settings.random_shift else 0,
             )
-            yield _by_phase(part, settings.robust, stride, progress) if settings.robust else part
+            yield _by_phase(part, settings, stride, progress) if settings.robust else part
 
 
 def loss_of(model: Any, part: Part, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
@@ -137,14 +137,15 @@ def _batches(
         yield TEXT, _text_batch(settings.text, corpus, rng), settings.text.weight
 
 
-def _by_phase(part: Part, power: float, stride: int, progress: Progress) -> Part:
+def _by_phase(part: Part, settings: Training, stride: int, progress: Progress) -> Part:
     """The same part, with the phases of its records and what they weigh; text has no phases of its own."""
     if part.kind == TEXT:
         return part
+    weighs = progress.phase_losses and progress.step >= settings.robust_after
     return replace(
         part,
         phases_BK=key_phases(part.ids_BT, part.places_K, stride, part.shift),
-        share_S=phase_weights(progress.phase_losses, power) if progress.phase_losses else None,
+        share_S=phase_weights(progress.phase_losses, settings.robust) if weighs else None,
     )
 
 

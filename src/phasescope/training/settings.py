@@ -90,6 +90,7 @@ class Training(Record):
         balance: weight of the penalty on uneven gates (`training.gates.imbalance`).
         robust: records at a phase weigh more the worse they are recalled there: by their running loss to this power
             (`training.robust.phase_weights`).
+        robust_after: steps before that begins, so that heads may first come to prefer different slots.
         random_shift: read every part of every step on a grid moved by a shift of its own, 0 to S − 1.
         raw_steps: in so many first steps nothing is compressed, so that the layers first learn what to look for, and
             then to find it in entries.
@@ -130,6 +131,7 @@ class Training(Record):
     precision: Literal["fp32", "bf16"] = "fp32"
     balance: float = Field(default=0.0, ge=0)
     robust: float = Field(default=0.0, ge=0)
+    robust_after: int = Field(default=0, ge=0)
     random_shift: bool = False
     raw_steps: int = Field(default=0, ge=0)
     shared_start: bool = False

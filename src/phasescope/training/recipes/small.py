@@ -46,6 +46,8 @@ ATTEMPTS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
     "both-robust": (2, {"shift": ((0, 4), (2, 6))}, {"robust": 1.0}),
     "both-robust-half": (2, {"shift": ((0, 4), (2, 6))}, {"robust": 0.5}),
     "both-robust-fifth": (2, {"shift": ((0, 4), (2, 6))}, {"robust": 0.2}),
+    "both-late": (2, {"shift": ((0, 4), (2, 6))}, {"robust": 1.0, "robust_after": 1400}),
+    "late": (2, {}, {"robust": 1.0, "robust_after": 1400}),
     "both-balance": (2, {"shift": ((0, 4), (2, 6))}, {"balance": 1.0}),
 }
 """Of the open problem, by name: KV heads of the baseline, what differs in the grid, and in the training."""
