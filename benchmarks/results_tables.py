@@ -157,7 +157,7 @@ def beside(runs: Sequence[Run]) -> str:
         "| row | gap: ours | published | loss: ours | published | period: ours | published |",
         "|---|---|---|---|---|---|---|",
     ]
-    means = {row: _mean_row(group) for row, group in _rows(runs)}
+    means = {row: _mean_row(group) for row, group in _rows(runs) if not group[0].trying}
     for row, ours in means.items():
         loss, gap = PUBLISHED.get(row, (None, None))
         base = PUBLISHED["full"][0]
