@@ -146,6 +146,7 @@ def test_a_recipe_is_overridden_by_what_is_said_and_by_no_default(settings):
         ("--text-rows 3", "--text-rows tells how to read text, and there is no --corpus"),
         ("--no-records --keys 3 --rows 4", "--rows, --keys tells of records"),
         ("--keys 0", "keys is 0; give at least 1"),
+        ("--threads 1000000", "give at most 1024"),
         ("--seed 99999999999999999999", "less than 9223372036854775808"),
         ("--robust 1", "needs records and a compression"),
         ("--no-records", "nothing to train on"),

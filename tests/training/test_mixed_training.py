@@ -10,13 +10,14 @@ import time
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from phasescope import UsageError
 from phasescope.errors import PhasescopeError
 from phasescope.experiments import watch
 from phasescope.experiments.watch import watcher
-from phasescope.training import Training, read_start, train
+from phasescope.training import Training, checkpoint, read_start, train
 from phasescope.training.trainer import new_model
 
 from .made import FOURS, SHAPE, made_corpus, made_task, mixed
@@ -362,3 +363,20 @@ def test_a_damaged_run_is_refused_in_one_line(tmp_path, corpus, begun, damage):
     with pytest.raises(PhasescopeError, match=said):
         train(Training(**mixed(corpus, steps=4)), out, corpus=corpus, every=1)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, corpus, begun, monkeypatch):
+    """A state that cannot be written leaves the one before it, and the run goes on when there is room."""
+    out, settings = copy_of(begun, tmp_path / "run"), Training(**mixed(corpus, steps=4))
+
+    def full(tensors, path):
+        raise SafetensorError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save_file", full)
+        with pytest.raises(UsageError, match="make room"):
+            train(settings, out, corpus=corpus, every=1)
+    assert json.loads((out / "state" / "state.json").read_text())["step"] == 2
+    train(settings, out, corpus=corpus, every=1)
+    train(settings, tmp_path / "whole", corpus=corpus, every=1)
+    assert weights(out) == weights(tmp_path / "whole")

@@ -192,3 +192,17 @@ def test_what_shards_save_is_a_plain_checkpoint(runs: Path) -> None:
     assert model.config.plan == Compression(**GRID)
     assert model.config.architectures == ["CompressedQwen3ForCausalLM"]
     assert torch.isfinite(model(input_ids=torch.arange(9)[None]).logits).all()
+
+
+def test_a_process_leaves_its_groups_before_it_exits(tmp_path: Path) -> None:
+    """What a handler that was registered before sees at the end: no group is left to crash the exit."""
+    script = (
+        "import atexit, torch.distributed as dist\n"
+        "from phasescope.training.parallel import Processes\n"
+        "atexit.register(lambda: print('left', not dist.is_initialized()))\n"
+        f"dist.init_process_group('gloo', init_method='file://{tmp_path}/store', rank=0, world_size=1)\n"
+        "Processes.here(), Processes.here()\n"
+        "print('in', dist.is_initialized())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["in", "True", "left", "True"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from ..errors import MissingExtraError
+from ..errors import MissingExtraError, UsageError
 
 EXTRAS = {
     "torch": "models",
@@ -14,6 +14,7 @@ EXTRAS = {
     "safetensors": "models",
     "ray": "ray",
 }
+MOST_THREADS = 1024
 
 
 def need(module: str) -> ModuleType:
@@ -39,7 +40,10 @@ def need_models(threads: int) -> ModuleType:
 
     Raises:
         MissingExtraError: naming the extra to install.
+        UsageError: for more threads than any machine has.
     """
+    if threads > MOST_THREADS:
+        raise UsageError(f"threads is {threads}; give at most {MOST_THREADS}, best the machine's cores")
     need("torch").set_num_threads(threads)
     need("transformers").utils.logging.disable_progress_bar()
     return need("phasescope.experiments")

@@ -11,6 +11,8 @@ from ..records import Finding
 
 State = Literal["sensitive", "flat", "undecided"]
 SIGNIFICANT = 0.05
+ROOM = 0.02
+"""Mean recall nearer than this to none or all cannot tell a model that is even from a task that is too hard or easy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,15 @@ def _limit_words(findings: Sequence[Finding]) -> str:
     least = find(findings, "smallest_detectable_effect")
     if least is None or least.value is None:
         return "how small an effect could have been seen is not known"
-    return _found_words(least.value)
+    return _found_words(least.value) + _room_words(findings)
+
+
+def _room_words(findings: Sequence[Finding]) -> str:
+    """Where nearly nothing or nearly everything is recalled no phase can differ by much."""
+    mean = find(findings, "mean_accuracy")
+    if mean is None or mean.value is None or ROOM < mean.value < 1 - ROOM:
+        return ""
+    return f"; a mean of {points(mean.value)} % leaves a phase little room to differ"
 
 
 def _period_words(findings: Sequence[Finding]) -> str:

@@ -118,7 +118,12 @@ def _write(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> N
     part, old = folder.with_name(f".{folder.name}.part"), folder.with_name(f".{folder.name}.old")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    save_file(tensors, part / STATE)
+    try:
+        save_file(tensors, part / STATE)
+    except SafetensorError as error:  # a full disk, too, is told so
+        raise UsageError(
+            f"{part / STATE} cannot be written ({error}); make room and give the same command again"
+        ) from None
     (part / "state.json").write_text(dump_json(facts))
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():

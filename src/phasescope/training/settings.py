@@ -151,6 +151,8 @@ class Training(Record):
             )
         if self.robust and (self.task is None or self.compression is None):
             raise ValueError("robust weighs records by their phase; it needs records and a compression")
+        if self.robust_after and not self.robust:
+            raise ValueError("robust_after puts off robust, which is 0; give both")
         if self.compression is not None and self.raw_steps >= self.steps:
             raise ValueError(
                 f"raw_steps is {self.raw_steps} of {self.steps} steps, and nothing would ever be compressed"
