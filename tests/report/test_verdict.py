@@ -47,6 +47,13 @@ def test_answers_without_variation_claim_no_power(flat):
     assert "four times in five" not in said
 
 
+@pytest.mark.parametrize(("mean", "said"), [(0.001, True), (0.5, False), (0.99, True)])
+def test_a_flat_arm_at_the_floor_or_the_ceiling_says_so(flat, mean, said):
+    """A model that recalls nothing is no even model."""
+    found = [f.model_copy(update={"value": mean}) if f.name == "mean_accuracy" else f for f in flat()]
+    assert ("little room to differ" in judge(found).sentence) == said
+
+
 def test_disagreeing_findings_are_undecided_with_both_sides_named(undecided):
     """The sentence gives the interval and the test that contradict each other."""
     said = judge(undecided()).sentence.replace("\N{NO-BREAK SPACE}", " ")
