@@ -70,9 +70,9 @@ def test_what_is_given_beside_a_recipe_wins(corpus):
     """Field by field, inside its compression and its text as well."""
     row = RECIPES["small"](None)["w8s4"]
     assert training_settings(Inputs(), recipe="small/w8s4") == row
-    given = training_settings(Inputs(), recipe="small/w8s4", compression={"tail": 3}, steps=7)
+    given = training_settings(Inputs(), recipe="small/w8s4", compression={"tail": 3}, steps=700)
     assert given == row.model_copy(
-        update={"steps": 7, "compression": row.compression.model_copy(update={"tail": 3})}
+        update={"steps": 700, "compression": row.compression.model_copy(update={"tail": 3})}
     )
     full = training_settings(Inputs(), recipe="small/w8s4", compression={"compressor": "none"})
     assert full == row.model_copy(update={"compression": None})
