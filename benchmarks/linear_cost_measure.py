@@ -148,7 +148,10 @@ def seconds(run: Callable[[], object]) -> float:
 
 
 def peak_bytes(run: Callable[[], object]) -> float:
-    """Peak of resident memory during the run, over what was resident before it."""
+    """Peak of resident memory during the run, over what was resident before it.
+
+    In a new process: a heap with holes may serve a block from one, and keep its pages when the block is freed.
+    """
     gc.collect()
     libc = ctypes.CDLL(None)
     for option, value in (
