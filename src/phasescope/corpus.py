@@ -101,6 +101,21 @@ class Corpus:
         starts = np.arange(rows) * (len(ids) - tokens) // max(1, rows - 1)
         return self._checked(part, np.stack([ids[start : start + tokens] for start in starts]))
 
+    def verify(self) -> None:
+        """Read all of the text once, to see that it is what was built; a GB takes about a second.
+
+        Raises:
+            BrokenRecordError: if a byte has changed.
+        """
+        sums = []
+        for part in PARTS:
+            with (self.folder / f"{part}.bin").open("rb") as file:
+                sums.append(hashlib.file_digest(file, "sha256").digest())
+        if hashlib.sha256(b"".join(sums)).hexdigest() != self.facts.digest:
+            raise BrokenRecordError(
+                f"{self.folder} holds other tokens than corpus.json was written for; build the corpus again"
+            )
+
     def check(self, tokens: int) -> None:
         """Refuse windows that are longer than a part.
 

@@ -17,6 +17,7 @@ import numpy as np
 from .backends import Backend, BackendSpec
 from .engines import Engine, Job, Local
 from .errors import UsageError
+from .locks import alone
 from .protocols import Batch, Protocol
 from .records import (
     SCHEMA,
@@ -86,18 +87,19 @@ def run(
         engine: who answers; by default this process, one batch after the other.
 
     Raises:
-        UsageError: if the arms are not usable together, the folder holds another run, or nothing of an arm
-            can be observed. In the last case a batch that shows it early is not kept, so that the same
-            command can ask it again.
+        UsageError: if the arms are not usable together, the folder holds another run or is being written by another
+            process, or nothing of an arm can be observed. In the last case a batch that shows it early is not
+            kept, so that the same command can ask it again.
     """
     names = [arm.name for arm in arms]
     if not names or len(set(names)) < len(names):
         raise UsageError(f"arms are named {names}; give at least one, and each a name of its own")
     with closing(engine or Local()) as answering:
         known = answering.open([arm.backend for arm in arms], [arm.protocol.synthetic for arm in arms])
-        _describe(arms, out, seed, [found.description for found in known])
-        plan = planned(arms, seed, [found.vocabulary for found in known])
-        _answer(arms, out, plan, report, answering)
+        with alone(out):
+            _describe(arms, out, seed, [found.description for found in known])
+            plan = planned(arms, seed, [found.vocabulary for found in known])
+            _answer(arms, out, plan, report, answering)
 
 
 def observed(

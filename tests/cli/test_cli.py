@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import pytest
 
-from phasescope import zoo
+from phasescope import cli, zoo
 from tests.cli.base_install import without
 
 SMALL = ["--pairs", "12", "--contexts", "3", "--threads", "1"]
@@ -35,6 +35,29 @@ def test_list_names_the_zoo_and_the_catalogs_without_torch():
     said = phasescope("list", blocked=["torch", "transformers"])
     for name in [*zoo.names(), "scalar_gate", "in_sequence", "planted"]:
         assert name in said
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (MemoryError(), 2, "this machine has too little memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"), 2, "too little memory"),
+        (RuntimeError("nobody thought of it"), 70, "RuntimeError: nobody thought of it; this is a bug"),
+    ],
+)
+def test_what_nobody_foresaw_is_one_line_and_accuses_no_engine(monkeypatch, capsys, raised, code, said):
+    """Exit code 1 is the verdict "engine fault" of `check`; a bug of ours has another."""
+
+    def fails(*_, **__):
+        raise raised
+
+    monkeypatch.setattr(cli, "app", fails)
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == code
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
 
 
 def test_the_version_is_the_packages_own():

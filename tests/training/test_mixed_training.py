@@ -13,10 +13,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from phasescope import UsageError
+from phasescope import BrokenRecordError, UsageError
+from phasescope.corpus import Corpus
 from phasescope.errors import PhasescopeError
 from phasescope.experiments import watch
 from phasescope.experiments.watch import watcher
+from phasescope.locks import alone
 from phasescope.training import Training, checkpoint, read_start, train
 from phasescope.training.trainer import new_model
 
@@ -316,9 +318,10 @@ def test_what_is_no_plain_qwen3_is_refused(tmp_path, plain):
 
 
 DAMAGES = {
-    "a state that was cut": (lambda run: cut(run / "state" / "state.safetensors"), "cannot be read"),
+    "a state that was cut": (lambda run: cut(run / "state" / "state.safetensors"), "not the file that"),
+    "a state with a turned bit": (lambda run: turn(run / "state" / "state.safetensors"), "not the file that"),
     "a state that is gone": (lambda run: (run / "state" / "state.safetensors").unlink(), "cannot be read"),
-    "a state of no steps": (lambda run: (run / "state" / "state.json").write_text("{}"), "pairs is"),
+    "a state of nothing": (lambda run: (run / "state" / "state.json").write_text("{}"), "not the file that"),
     "a state of too many": (
         lambda run: edit(run / "state" / "state.json", '"step": 2', '"step": 9'),
         "step 9",
@@ -337,6 +340,13 @@ def cut(path):
     path.write_bytes(path.read_bytes()[:1000])
 
 
+def turn(path):
+    """The last bit of the last number: still a valid file."""
+    held = bytearray(path.read_bytes())
+    held[-4] ^= 1
+    path.write_bytes(held)
+
+
 def edit(path, old, new):
     text = path.read_text()
     assert old in text
@@ -350,6 +360,29 @@ def begun(tmp_path_factory, corpus):
     with pytest.raises(StoppedError):
         train(Training(**mixed(corpus, steps=4)), out, corpus=corpus, every=1, report=stopped_at(2))
     return out
+
+
+def test_a_folder_that_another_process_trains_in_is_refused(tmp_path, corpus, begun):
+    """Before anything of it is read or written; once the other has gone, the run goes on."""
+    out, settings = copy_of(begun, tmp_path / "run"), Training(**mixed(corpus, steps=4))
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with alone(out), pytest.raises(UsageError, match="being written by another process"):
+        train(settings, out, corpus=corpus, every=1)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    assert train(settings, out, corpus=corpus, every=1).step == 4
+
+
+def test_a_corpus_with_a_turned_bit_is_not_trained_on(tmp_path, corpus):
+    """Even where it makes another valid id."""
+    other = tmp_path / "corpus"
+    shutil.copytree(corpus.folder, other)
+    turned = bytearray((other / "train.bin").read_bytes())
+    turned[-2] ^= 1
+    (other / "train.bin").write_bytes(turned)
+    corpus.verify()
+    with pytest.raises(BrokenRecordError, match=r"other tokens than corpus\.json"):
+        train(Training(**mixed(corpus, steps=1)), tmp_path / "run", corpus=Corpus.open(other))
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -37,6 +37,10 @@ def start(**config):
         ({"max_pairs": 113}, "max_pairs is 113, and the records' vocabulary allows 112 pairs"),
         ({"robust": 1.0}, "needs records and a compression"),
         ({"robust_after": 9}, "robust, which is 0"),
+        (
+            {"compression": Compression(compressor="uniform", width=159, stride=8)},
+            "never close in sequences of at most 158",
+        ),
         ({"raw_steps": 9, "steps": 9, "compression": pooled("uniform")}, "nothing would ever be compressed"),
         ({"balance": 1.0}, "there is none"),
         ({"random_shift": True}, "there is none"),

@@ -38,6 +38,7 @@ app = typer.Typer(
 
 
 INTERRUPTED = 130
+BUG = 70  # as sysexits names it; 1 would accuse an engine, in `check`
 
 
 def _print_version(asked: bool) -> None:
@@ -78,8 +79,14 @@ for name, command in COMMANDS.items():
     app.command(name)(command)
 
 
+def _out_of_memory(error: Exception) -> bool:
+    """Python's, torch's on an accelerator, and torch's on a CPU, which has no class of its own."""
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or "can't allocate memory" in str(error)
+
+
 def main() -> None:
-    """Run the command line: exit 0 when done, 2 on bad input, 130 when interrupted."""
+    """Run the command line: exit 0 when done, 2 on bad input, 130 when interrupted, 70 on a bug of ours."""
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
@@ -105,8 +112,14 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("PHASESCOPE_DEBUG"):
             raise
+        if _out_of_memory(error):
+            console.print(
+                "phasescope: this machine has too little memory for what was asked; take a smaller model, fewer rows "
+                "or shorter contexts"
+            )
+            sys.exit(2)
         console.print(
             f"phasescope: {type(error).__name__}: {error}; this is a bug, "
             "PHASESCOPE_DEBUG=1 shows where it happened"
         )
-        sys.exit(1)
+        sys.exit(BUG)

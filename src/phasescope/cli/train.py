@@ -197,7 +197,9 @@ def train(
     ] = Ways.ddp,
     plan: Annotated[bool, typer.Option("--plan", help="Say what the run will take, and stop.")] = False,
     processes: Annotated[int, typer.Option(help="Plan: for so many processes.", min=1)] = 1,
-    accelerator: Annotated[str | None, typer.Option(help="Plan: for this kind of accelerator.")] = None,
+    accelerator: Annotated[
+        str | None, typer.Option(help="Plan: for this kind of accelerator; here: try a few steps.")
+    ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,
 ) -> None:
     """Train a Qwen3 with a compressed KV cache on records, on text or on both, and measure its phase curve."""

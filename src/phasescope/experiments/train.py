@@ -28,6 +28,7 @@ FINE = {
     "adamw": {"lr_matrices": 0.0002, "lr_rest": 0.0002},
 }
 """Step sizes that are meant not to undo what a checkpoint has learned."""
+MOST_KEYS = 100_000
 RECORDS = ("rows", "queries", "first_pairs", "max_pairs", "promote")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "chat_template.json")
 
@@ -229,8 +230,8 @@ def _task(base: Given | None, given: Given, text: Text | None, start: Path | Non
     elif base is None or "keys" in given:
         first = 0 if text is None else text.vocabulary
         keys = given.get("keys", len(vocabulary["keys"]))
-        if keys < 1:
-            raise UsageError(f"keys is {keys}; give at least 1")
+        if not 1 <= keys <= MOST_KEYS:
+            raise UsageError(f"keys is {keys}; give 1 to {MOST_KEYS:,}")
         vocabulary = RetrievalVocabulary.contiguous(len(vocabulary["fillers"]), keys, keys, first)
     task |= {name: given[name] for name in ("fillers", "roles") if name in given}
     return {**task, "vocabulary": vocabulary}

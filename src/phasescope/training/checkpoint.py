@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from ..records import dump_json, read_json
 from .parallel import Processes, give, whole
 
 STATE = "state.safetensors"
+DIGEST = "digest"  # of that file, beside the facts
 
 
 def save_state(
@@ -62,10 +64,11 @@ def load_state(
         _recover(folder)
         if not folder.exists():
             return None
-        tensors.update(_tensors(folder))
+        facts = read_json(folder / "state.json")
+        tensors.update(_tensors(folder, facts.pop(DIGEST, None)))
         _check(folder, model, tensors)
         scalars = {name: value.item() if value.ndim == 0 else None for name, value in tensors.items()}
-        return read_json(folder / "state.json"), scalars
+        return facts, scalars
 
     found = processes.told(read)
     if found is None:
@@ -85,13 +88,20 @@ def load_state(
     return facts
 
 
-def _tensors(folder: Path) -> dict[str, Tensor]:
+def _tensors(folder: Path, digest: str | None) -> dict[str, Tensor]:
+    path, mend = folder / STATE, f"restore it, or remove {folder} to begin the run anew"
     try:
-        return load_file(folder / STATE)
+        if _digest(path) != digest:
+            raise BrokenRecordError(f"{path} is not the file that state.json was written with; {mend}")
+        return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise BrokenRecordError(
-            f"{folder / STATE} cannot be read ({error}); restore it, or remove {folder} to begin the run anew"
-        ) from None
+        raise BrokenRecordError(f"{path} cannot be read ({error}); {mend}") from None
+
+
+def _digest(path: Path) -> str:
+    """SHA-256; a byte that has turned on the disk would go on into every later weight."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _moved(
@@ -124,7 +134,7 @@ def _write(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> N
         raise UsageError(
             f"{part / STATE} cannot be written ({error}); make room and give the same command again"
         ) from None
-    (part / "state.json").write_text(dump_json(facts))
+    (part / "state.json").write_text(dump_json({**facts, DIGEST: _digest(part / STATE)}))
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
         folder.rename(old)

@@ -47,6 +47,7 @@ ACCELERATORS = {
     "mi300x": Accelerator(1307e12, 163.4e12, 192e9),
     "rtx4090": Accelerator(165e12, 82.6e12, 24e9),
 }
+HERE = "here"
 """Data sheets: NVIDIA A100, B200, H100 and H200 (SXM), L40S, RTX 4090; AMD MI300X."""
 
 
@@ -91,7 +92,6 @@ def plan(
     processes: int = 1,
     accelerator: str | None = None,
     utilisation: float = 0.4,
-    measure: bool = False,
 ) -> list[str]:
     """What a run takes, in lines.
 
@@ -107,9 +107,9 @@ def plan(
     Args:
         settings: of the run.
         processes: devices.
-        accelerator: a name in `ACCELERATORS`; h100 by default.
+        accelerator: a name in `ACCELERATORS`, h100 by default; or `here`, which tries a few steps on this machine, with
+            one process; small models only.
         utilisation: share of the peak that is reached; 0.4 is usual for models of this size.
-        measure: try a few steps here, on one process; small models only.
 
     Raises:
         UsageError: for numbers that make no sense, a step that so many processes cannot share evenly, or a model that
@@ -117,26 +117,23 @@ def plan(
         UnknownNameError: for an accelerator that is not known.
     """
     name = accelerator or "h100"
-    if name not in ACCELERATORS:
-        raise UnknownNameError(f"unknown accelerator {name!r}; known: {', '.join(ACCELERATORS)}")
+    if name not in (HERE, *ACCELERATORS):
+        raise UnknownNameError(f"unknown accelerator {name!r}; known: {', '.join(ACCELERATORS)}, {HERE}")
     if processes < 1 or not 0 < utilisation <= 1:
         raise UsageError(
             f"{processes} processes at a utilisation of {utilisation}: give at least 1, and a share above 0 up to 1"
         )
     check_shares(settings, processes)
-    sizes, device = sizes_of(settings), ACCELERATORS[name]
+    sizes = sizes_of(settings)
     works = [work_of(settings, sizes, pairs) for pairs in _stages(settings)]
-    lines = [
-        _model_line(settings, sizes),
-        _tokens_line(settings, works),
-        _flops_line(works),
-        _hours_line(settings, works, device, f"{processes} × {name}", processes, utilisation),
-        *_memory_lines(settings, sizes, device, processes),
-        _cache_line(settings),
-    ]
-    if measure:
+    lines = [_model_line(settings, sizes), _tokens_line(settings, works), _flops_line(works)]
+    if name == HERE:
         lines.extend(_measured_lines(settings, sizes))
-    return lines
+    else:
+        device, who = ACCELERATORS[name], f"{processes} × {name}"
+        lines.append(_hours_line(settings, works, device, who, processes, utilisation))
+        lines.extend(_memory_lines(settings, sizes, device, processes))
+    return [*lines, _cache_line(settings)]
 
 
 def sizes_of(settings: Training) -> Sizes:
@@ -402,19 +399,23 @@ def _cache_line(settings: Training) -> str:
     width = (1 if compression.binding else 2) * HALF * settings.kv_heads * settings.head_dim
     if "topk" in compression.settings:
         width += HALF * int(compression.settings.get("index_dim", 128))
-    entries = round(settings.layers * (width + 4) * 1000 / compression.stride)
+    kept = settings.layers * (width + 4) * 1000 / compression.stride
     wait = grid.longest_wait()
-    raw = (
-        "the tokens between windows" if wait == NEVER else f"at most {max(wait, compression.tail)} raw tokens"
-    )
-    return f"{told} raw, {_bytes(entries)} compressed ({entries / whole:.1%}), beside {raw} a layer"
+    if (
+        wait == NEVER
+    ):  # tokens between windows are read raw for ever, and `EntryCache` forgets from the front alone
+        kept += whole
+        beside = "all raw tokens included, as a grid with gaps forgets none"
+    else:
+        beside = f"beside at most {max(wait, compression.tail)} raw tokens a layer"
+    return f"{told} raw, {_bytes(kept)} compressed ({kept / whole:.1%}), {beside}"
 
 
 def _measured_lines(settings: Training, sizes: Sizes) -> Iterator[str]:
     if sizes.total > MOST_MEASURED:
         raise UsageError(
-            f"a model of {sizes.total:,} parameters is not tried out here, only up to {MOST_MEASURED:,}; plan it "
-            "without measuring"
+            f"a model of {sizes.total:,} parameters is not tried out here, only up to {MOST_MEASURED:,}; name an "
+            "accelerator"
         )
     for pairs in _stages(settings):
         seconds = seconds_per_step(settings, pairs)

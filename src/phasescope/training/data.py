@@ -52,6 +52,10 @@ class RetrievalTask(Record):
         labels[:, length + 1 :: 2] = ids[:, length + 1 :: 2]
         return ids, labels
 
+    def most_tokens(self, pairs: int) -> int:
+        """Tokens of the longest sequence that `batch` draws."""
+        return 4 * pairs + 2 * (pairs - 1) + min(self.fillers, 4 * pairs)
+
     def _row(self, length: int, pairs: int, widest: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
         vocabulary = self.vocabulary if self.roles == "fixed" else _dealt(self.vocabulary, rng)
         records = draw_pairs(vocabulary, pairs, rng)

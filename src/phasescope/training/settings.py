@@ -103,7 +103,7 @@ class Training(Record):
     task: RetrievalTask | None = RetrievalTask()
     text: Text | None = None
     start: Start | None = None
-    layers: int = Field(default=2, ge=1)
+    layers: int = Field(default=2, ge=1, le=10_000)
     width: int = Field(default=64, ge=2)
     heads: int = Field(default=4, ge=1)
     kv_heads: int = Field(default=2, ge=1)
@@ -157,9 +157,20 @@ class Training(Record):
             raise ValueError(
                 f"raw_steps is {self.raw_steps} of {self.steps} steps, and nothing would ever be compressed"
             )
+        self._check_windows()
         self._check_gates()
         self._check_start()
         return self
+
+    def _check_windows(self) -> None:
+        """Refuse windows that no sequence can fill."""
+        records = 0 if self.task is None else self.task.most_tokens(self.max_pairs)
+        longest = max(records, 0 if self.text is None else self.text.tokens)
+        if self.compression is not None and self.compression.width > longest:
+            raise ValueError(
+                f"windows of {self.compression.width} tokens never close in sequences of at most {longest}, and "
+                "nothing would be compressed"
+            )
 
     def _check_gates(self) -> None:
         """Refuse to even out or to move what has no gate or no grid that can be."""

@@ -17,7 +17,6 @@ from .settings import Start, Training
 PLAIN = ("qwen3", "phasescope_qwen3")
 UNUSED = ("_name_or_path", "architectures", "compression", "dtype", "model_type", "torch_dtype", "use_cache")
 NEW = (".compressor.", ".sinks")
-READ_AT_ONCE = 1 << 24  # bytes
 
 
 def read_start(folder: Path) -> Start:
@@ -82,6 +81,5 @@ def _digest(folder: Path) -> str:
     digest = hashlib.sha256()
     for file in files:
         with file.open("rb") as opened:
-            while block := opened.read(READ_AT_ONCE):
-                digest.update(block)
+            hashlib.file_digest(opened, lambda: digest)
     return digest.hexdigest()

@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 
 from ..corpus import Corpus
 from ..errors import BrokenRecordError, UsageError
+from ..locks import LOCK, alone
 from ..models import CompressedQwen3ForCausalLM
 from ..records import dump_json, write_atomic
 from .checkpoint import load_state, save_state
@@ -77,8 +78,9 @@ def train(
         the progress at the end; losses and accuracy are running means on fresh sequences.
 
     Raises:
-        UsageError: if `out` holds a run of other settings, the corpus is another, or the sequences of a step cannot
-            be shared evenly.
+        UsageError: if `out` holds a run of other settings or is being written by another process, the corpus is
+            another, or the sequences of a step cannot be shared evenly.
+        BrokenRecordError: if the state in `out` or the corpus is damaged.
     """
     if parallel not in get_args(Parallel):
         raise UsageError(
@@ -89,8 +91,30 @@ def train(
     processes = Processes.here()
     check_shares(settings, processes.count)
     _check_corpus(settings, corpus)
+    if corpus is not None:
+        processes.told(corpus.verify)
     model = new_model(settings, start)  # first, so that settings that make no model leave no folder behind
-    processes.told(lambda: _claim(out, settings))
+    with ExitStack() as held:
+        processes.told(lambda: _claim(out, settings, held))
+        return _run(
+            settings, out, accelerator, processes, model, corpus, every, watch, watch_every, report, parallel
+        )
+
+
+def _run(
+    settings: Training,
+    out: Path,
+    accelerator: Accelerator,
+    processes: Processes,
+    model: CompressedQwen3ForCausalLM,
+    corpus: Corpus | None,
+    every: int,
+    watch: Watch | None,
+    watch_every: int,
+    report: Callable[[Progress], None],
+    parallel: Parallel,
+) -> Progress:
+    """From the last checkpoint to the last step, in a folder that is this run's own."""
     model.to(accelerator.device)
     same(model, processes)
     if parallel == "fsdp":
@@ -112,11 +136,7 @@ def train(
         if watch and watch_every and (progress.step % watch_every == 0 or last):
             looked_at = _whole(model, parallel, processes)
             if processes.main:
-                looked_at.eval()
-                seen = watch(looked_at, progress)
-                looked_at.train()
-                _log(out / CURVE, {"step": progress.step, **seen})
-                track_look(accelerator, progress.step, seen)
+                track_look(accelerator, progress.step, _look(looked_at, progress, watch, out))
             processes.wait()
         if progress.step % every == 0 or last:
             if processes.main:  # first: resume cuts a line too many, and misses none
@@ -230,6 +250,15 @@ def _loss(
     return weighted, facts
 
 
+def _look(model: CompressedQwen3ForCausalLM, progress: Progress, watch: Watch, out: Path) -> dict[str, Any]:
+    """What the watcher says of the model as it is, kept with the step."""
+    model.eval()
+    seen = watch(model, progress)
+    model.train()
+    _log(out / CURVE, {"step": progress.step, **seen})
+    return seen
+
+
 def _whole(
     model: CompressedQwen3ForCausalLM, parallel: Parallel, processes: Processes
 ) -> CompressedQwen3ForCausalLM:
@@ -256,7 +285,7 @@ def _progress(
     if wrong := [name for name, value in now.items() if not math.isfinite(value)]:
         raise UsageError(
             f"training diverged: {wrong[0]} is {now[wrong[0]]} at step {old.step + 1}; start again with smaller step "
-            "sizes or more warm-up"
+            "sizes or more warm-up, in another --out folder"
         )
     means = {name: _smooth(getattr(old, name), value) for name, value in now.items()}
     pairs, since = old.pairs, old.since + 1
@@ -302,10 +331,11 @@ def _check_corpus(settings: Training, corpus: Corpus | None) -> None:
         corpus.check(settings.text.tokens)
 
 
-def _claim(out: Path, settings: Training) -> None:
-    """Write the settings, or check that the folder holds a run of the same ones."""
+def _claim(out: Path, settings: Training, held: ExitStack) -> None:
+    """Hold the folder, and write the settings there or check that it has a run of the same ones."""
+    held.enter_context(alone(out))
     path, content = out / "training.json", dump_json(settings.model_dump(mode="json"))
-    if out.is_dir() and any(out.iterdir()) and not path.exists():
+    if not path.exists() and any(file.name != LOCK for file in out.iterdir()):
         raise UsageError(
             f"{out} holds files that are no training run's; name a folder that is empty or not there yet"
         )
