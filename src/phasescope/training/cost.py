@@ -401,10 +401,8 @@ def _cache_line(settings: Training) -> str:
         width += HALF * int(compression.settings.get("index_dim", 128))
     kept = settings.layers * (width + 4) * 1000 / compression.stride
     wait = grid.longest_wait()
-    if (
-        wait == NEVER
-    ):  # tokens between windows are read raw for ever, and `EntryCache` forgets from the front alone
-        kept += whole
+    if wait == NEVER:
+        kept += whole  # what lies between windows is read raw for ever, and `EntryCache` forgets from the front alone
         beside = "all raw tokens included, as a grid with gaps forgets none"
     else:
         beside = f"beside at most {max(wait, compression.tail)} raw tokens a layer"
