@@ -46,12 +46,11 @@ def corpus(tmp_path_factory):
 
 def test_defaults_that_help_shows_are_those_of_the_settings():
     """Every option of a group, against the field that it sets."""
-    names = {"hidden_size": "width"}
     for group in (Shape, Records, Steps):
         for name, value in vars(group()).items():
             if name in ("fillers", "keys", "roles"):
                 continue
-            assert Training.model_fields[names.get(name, name)].default == value, name
+            assert Training.model_fields[name].default == value, name
     for name, value in vars(Reading()).items():
         assert Text.model_fields[name.removeprefix("text_")].default == value, name
     for name, value in vars(Grid()).items():
@@ -60,7 +59,7 @@ def test_defaults_that_help_shows_are_those_of_the_settings():
     assert Records().fillers == RetrievalTask().fillers
     assert Records().keys == len(RetrievalTask().vocabulary.keys) == len(RetrievalTask().vocabulary.values)
     plain = {name for name, field in Training.model_fields.items() if isinstance(field.default, int | float)}
-    offered = {names.get(name, name) for group in (Shape, Records, Steps) for name in vars(group())}
+    offered = {name for group in (Shape, Records, Steps) for name in vars(group())}
     assert plain <= offered, "a setting that no option reaches"
 
 
@@ -119,7 +118,7 @@ def test_every_kind_of_option_reaches_its_field(settings, corpus):
         sink=True,
         settings={"topk": 4},
     )
-    assert (made.width, made.rows, made.queries, made.task.fillers) == (32, 12, 100, 5)
+    assert (made.hidden_size, made.rows, made.queries, made.task.fillers) == (32, 12, 100, 5)
     assert (made.optimizer, made.schedule, made.precision, made.accumulate) == ("adamw", "cosine", "bf16", 2)
     assert (made.clip, made.weight_decay, made.warmup, made.decay, made.lr_matrices) == (
         0.5,
@@ -145,7 +144,7 @@ def test_a_recipe_is_overridden_by_what_is_said_and_by_no_default(settings):
         ("--recipe small/w1", "has no row 'w1'; it has full, "),
         ("--text-rows 3", "--text-rows tells how to read text, and there is no --corpus"),
         ("--no-records --keys 3 --rows 4", "--rows, --keys tells of records"),
-        ("--keys 0", "keys is 0; give at least 1"),
+        ("--keys 0", "keys is 0; give 1 to 100,000"),
         ("--threads 1000000", "give at most 1024"),
         ("--seed 99999999999999999999", "less than 9223372036854775808"),
         ("--robust 1", "needs records and a compression"),

@@ -10,7 +10,7 @@ from phasescope.models import Compression
 from phasescope.synthetic import RetrievalVocabulary
 from phasescope.training import RetrievalTask, Text
 
-SHAPE = {"layers": 1, "width": 16, "heads": 2, "kv_heads": 2, "head_dim": 8, "feed_forward": 16}
+SHAPE = {"layers": 1, "hidden_size": 16, "heads": 2, "kv_heads": 2, "head_dim": 8, "feed_forward": 16}
 FOURS = Compression(compressor="scalar_gate", width=4, stride=4)
 
 

@@ -89,7 +89,7 @@ def test_parameters_and_tokens_are_those_of_the_run(grid):
 @pytest.mark.parametrize("grid", GRIDS[:2], ids=str)
 def test_activations_are_what_a_step_keeps(grid, precision):
     """The estimate from two thin models is within 15 % of what the whole model keeps of 200 tokens."""
-    settings = settings_of(grid, layers=4, width=128, precision=precision)
+    settings = settings_of(grid, layers=4, hidden_size=128, precision=precision)
     model, held = new_model(settings), {}
     own = {param.untyped_storage().data_ptr() for param in model.parameters()}
 
@@ -140,7 +140,7 @@ def test_the_published_grid_is_planned_in_full():
 def test_twice_the_devices_take_half_the_time_but_for_muon():
     """Every process of ddp does all of Muon's work, and of fsdp its share."""
     settings = settings_of(
-        None, layers=8, width=512, steps=10**9, task=None, text=Text(corpus="x", vocabulary=40, rows=4)
+        None, layers=8, hidden_size=512, steps=10**9, task=None, text=Text(corpus="x", vocabulary=40, rows=4)
     )
     lines = [plan(settings, processes=count)[3] for count in (2, 4)]
     two, four = ([float(x.replace(",", "")) for x in re.findall(r"([\d.,]+) hours", line)] for line in lines)
@@ -169,7 +169,7 @@ def test_a_small_model_can_be_tried_out():
 def test_what_cannot_be_planned_is_one_clear_line(given, message):
     """Names, numbers and sizes."""
     wide = (
-        settings_of(None, width=4096, feed_forward=4096, layers=1)
+        settings_of(None, hidden_size=4096, feed_forward=4096, layers=1)
         if given.get("accelerator") == "here"
         else settings_of(None)
     )

@@ -16,7 +16,7 @@ TASK = RetrievalTask(vocabulary=RetrievalVocabulary.contiguous(4, 8, 8), fillers
 SETTINGS = Training(
     compression=Compression(compressor="scalar_gate", width=4, stride=4),
     task=TASK,
-    width=32,
+    hidden_size=32,
     heads=2,
     kv_heads=1,
     head_dim=16,

@@ -57,7 +57,7 @@ def settings_of(corpus: Corpus, **changed: Any) -> Training:
         "compression": Compression(**GRID),
         "task": RetrievalTask(vocabulary=RetrievalVocabulary.contiguous(4, 8, 8, words), fillers=8),
         "text": Text(corpus=corpus.facts.digest, vocabulary=words, rows=8, tokens=32),
-        **{"width": 32, "heads": 2, "kv_heads": 2, "head_dim": 16, "feed_forward": 48, "rows": 8},
+        **{"hidden_size": 32, "heads": 2, "kv_heads": 2, "head_dim": 16, "feed_forward": 48, "rows": 8},
         **{"steps": STEPS, "max_pairs": 4, "warmup": 1, "clip": 0.5},
     }
     return Training(**{**given, **changed})

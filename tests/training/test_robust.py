@@ -12,7 +12,15 @@ from phasescope.training.robust import key_phases, phase_sums, phase_weights, ru
 from phasescope.training.trainer import new_model
 
 GRID = Compression(compressor="scalar_gate", width=4, stride=4)
-SMALL = {"layers": 1, "width": 16, "heads": 2, "kv_heads": 2, "head_dim": 8, "feed_forward": 16, "rows": 4}
+SMALL = {
+    "layers": 1,
+    "hidden_size": 16,
+    "heads": 2,
+    "kv_heads": 2,
+    "head_dim": 8,
+    "feed_forward": 16,
+    "rows": 4,
+}
 
 
 @pytest.mark.parametrize("roles", ["fixed", "drawn"])

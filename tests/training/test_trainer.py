@@ -18,7 +18,7 @@ from phasescope.training import RetrievalTask, Training, train
 SMALL = {
     "compression": Compression(compressor="scalar_gate", width=4, stride=4),
     "task": RetrievalTask(vocabulary=RetrievalVocabulary.contiguous(4, 8, 8), fillers=8),
-    "width": 32,
+    "hidden_size": 32,
     "heads": 2,
     "kv_heads": 1,
     "head_dim": 16,

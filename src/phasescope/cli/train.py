@@ -80,7 +80,7 @@ class Grid:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Sizes of the model; fields of `Training`, but for `hidden_size`, which is its `width`."""
+    """Sizes of the model; fields of `Training`."""
 
     kv_heads: Annotated[int, typer.Option(help="KV heads per layer.")] = 2
     heads: Annotated[int, typer.Option(help="Query heads per layer.")] = 4
@@ -254,9 +254,7 @@ def _compression(given: Mapping[str, Any]) -> dict[str, Any]:
 def _training(given: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of `Training`, and under `task` those of `RetrievalTask`."""
     task = {name: given[name] for name in ("fillers", "keys", "roles") if name in given}
-    names = {"hidden_size": "width"}
-    rest = {names.get(name, name): value for name, value in given.items() if name not in task}
-    return {"task": task, **rest}
+    return {"task": task, **{name: value for name, value in given.items() if name not in task}}
 
 
 def _note(now: Any) -> str:

@@ -173,8 +173,7 @@ def cost(settings: Training, *, processes: int = 1, accelerator: str | None = No
 
 def _refuse(given: Iterable[str], why: str) -> None:
     """Refuse what was given, in the words of the command line."""
-    names = {"width": "hidden_size"}
-    if named := ", ".join(f"--{names.get(name, name).replace('_', '-')}" for name in given):
+    if named := ", ".join(f"--{name.replace('_', '-')}" for name in given):
         raise UsageError(f"{named} {why}; leave it out")
 
 

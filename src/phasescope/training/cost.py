@@ -95,7 +95,7 @@ def plan(
 ) -> list[str]:
     """What a run takes, in lines.
 
-        FLOPs = 6 · (matrix entries of the layers · tokens + vocabulary · width · scored tokens)
+        FLOPs = 6 · (matrix entries of the layers · tokens + vocabulary · hidden size · scored tokens)
                 + 3.5 · 4 · layers · query heads · head_dim · (queries × keys read together)
         hours = FLOPs / (devices · peak FLOP/s · utilisation) / 3600, and Muon's at the peak of float32
 
@@ -185,7 +185,7 @@ def sequence_flops(settings: Training, sizes: Sizes, tokens: int, scored: int, b
         block: queries that are read together.
     """
     again = 1.0 if settings.compression is not None and tokens > BLOCK else 0.0
-    products = 2 * (sizes.multiplied * tokens + settings.vocabulary_size * settings.width * scored)
+    products = 2 * (sizes.multiplied * tokens + settings.vocabulary_size * settings.hidden_size * scored)
     grids: list[WindowGrid | None] = [None] * settings.layers
     tail = 0
     if settings.compression is not None:
@@ -262,9 +262,9 @@ def _newton_schulz(shape: tuple[int, int]) -> int:
 
 def _model_line(settings: Training, sizes: Sizes) -> str:
     return (
-        f"model       {settings.layers} layers × {settings.width}, {settings.heads} query and {settings.kv_heads} KV "
-        f"heads of {settings.head_dim}: {sizes.total:,} parameters, {sizes.embeddings:,} of them in embeddings and "
-        f"head, {sizes.gates:,} in compressors"
+        f"model       {settings.layers} layers × {settings.hidden_size}, {settings.heads} query and "
+        f"{settings.kv_heads} KV heads of {settings.head_dim}: {sizes.total:,} parameters, "
+        f"{sizes.embeddings:,} of them in embeddings and head, {sizes.gates:,} in compressors"
     )
 
 
@@ -333,7 +333,7 @@ def _largest_part(settings: Training, processes: int) -> tuple[float, float]:
         parts.append((rows * length, rows * pairs, length))
     tokens, scored, length = max(parts)
     rows = min(scored, max(LEAST_ROWS, MANY_LOGITS // settings.vocabulary_size))
-    matrix = FLOAT * settings.vocabulary_size * settings.width
+    matrix = FLOAT * settings.vocabulary_size * settings.hidden_size
     logits = 2 * FLOAT * rows * settings.vocabulary_size + matrix
     return settings.layers * tokens * activation_bytes(settings, length), logits
 

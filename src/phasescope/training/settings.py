@@ -14,7 +14,7 @@ from .data import RetrievalTask
 
 SHAPE = {
     "layers": "num_hidden_layers",
-    "width": "hidden_size",
+    "hidden_size": "hidden_size",
     "heads": "num_attention_heads",
     "kv_heads": "num_key_value_heads",
     "head_dim": "head_dim",
@@ -66,7 +66,7 @@ class Training(Record):
         task: the sequences of records; None trains on text alone.
         text: text beside the records; None trains on records alone.
         start: weights to start from; None starts from random ones.
-        layers, width, heads, kv_heads, head_dim, feed_forward: shape of the Qwen3 model.
+        layers, hidden_size, heads, kv_heads, head_dim, feed_forward: shape of the Qwen3 model.
         tie_embeddings: the embedding is the output matrix as well.
         rope_theta: base of the rotary embedding's wavelengths.
         steps: optimizer steps.
@@ -104,7 +104,7 @@ class Training(Record):
     text: Text | None = None
     start: Start | None = None
     layers: int = Field(default=2, ge=1, le=10_000)
-    width: int = Field(default=64, ge=2)
+    hidden_size: int = Field(default=64, ge=2)
     heads: int = Field(default=4, ge=1)
     kv_heads: int = Field(default=2, ge=1)
     head_dim: int = Field(default=32, ge=2)
@@ -236,7 +236,7 @@ class Training(Record):
             return CompressedQwen3Config(**self.start.config, compression=compression)
         return CompressedQwen3Config(
             vocab_size=self.vocabulary_size,
-            hidden_size=self.width,
+            hidden_size=self.hidden_size,
             intermediate_size=self.feed_forward,
             num_hidden_layers=self.layers,
             num_attention_heads=self.heads,

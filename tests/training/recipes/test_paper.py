@@ -12,7 +12,7 @@ from phasescope.training.trainer import check_shares
 ROWS = RECIPES["paper"](None)
 SMALL = {
     "layers": 1,
-    "width": 32,
+    "hidden_size": 32,
     "head_dim": 16,
     "feed_forward": 32,
     "heads": 8,

@@ -11,7 +11,7 @@ from ..settings import Text, Training
 
 QWEN3 = {
     "layers": 28,
-    "width": 1024,
+    "hidden_size": 1024,
     "heads": 16,
     "head_dim": 128,
     "feed_forward": 3072,
