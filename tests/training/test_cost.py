@@ -12,18 +12,13 @@ from phasescope.models import Compression, EntryCache
 from phasescope.models.attention import STRIP
 from phasescope.synthetic import RetrievalVocabulary
 from phasescope.training import RetrievalTask, Text, Training
-from phasescope.training.cost import (
-    activation_bytes,
-    any_text,
-    plan,
-    sequence_flops,
-    sizes_of,
-    work_of,
-)
+from phasescope.training.activations import activation_bytes
+from phasescope.training.cost import any_text, plan
 from phasescope.training.mixture import loss_of, parts_of
 from phasescope.training.recipes import RECIPES
 from phasescope.training.settings import Progress
 from phasescope.training.trainer import new_model
+from phasescope.training.work import sequence_flops, sizes_of, work_of
 
 ATTENTION = {  # torch before 2.15 counts the attention of a GPU alone
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: lambda *shapes, **_: sdpa_flop_count(

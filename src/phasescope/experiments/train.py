@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -158,17 +156,10 @@ def train(
 
 
 def cost(settings: Training, *, processes: int = 1, accelerator: str | None = None) -> list[str]:
-    """What a run will take, in lines, before anything is trained.
+    """What a run will take, in lines, before anything is trained; see `training.cost.plan`."""
+    from ..training.cost import plan
 
-    Raises:
-        UsageError: where this installation cannot tell.
-    """
-    if find_spec("phasescope.training.cost") is None:
-        raise UsageError("this installation cannot plan a training run; leave out --plan")
-    lines: list[str] = import_module("phasescope.training.cost").plan(
-        settings, processes=processes, accelerator=accelerator
-    )
-    return lines
+    return plan(settings, processes=processes, accelerator=accelerator)
 
 
 def _refuse(given: Iterable[str], why: str) -> None:

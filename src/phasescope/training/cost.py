@@ -1,4 +1,4 @@
-"""What a training run takes, before it is started: parameters, tokens, floating-point work, hours, memory, cache."""
+"""What a training run takes, before it is started, in lines: tokens, floating-point work, hours, memory, cache."""
 
 from __future__ import annotations
 
@@ -9,22 +9,19 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from ..corpus import Corpus
 from ..errors import UnknownNameError, UsageError
 from ..grid import NEVER, WindowGrid
 from ..models import CompressedQwen3ForCausalLM
-from ..models.attention import BLOCK, STRIP
+from .activations import activation_bytes
 from .loss import LEAST_ROWS, MANY_LOGITS
 from .mixture import loss_of, parts_of
-from .muon import STEPS as NEWTON_SCHULZ
 from .optim import optimizers_of
 from .settings import Progress, Training
 from .trainer import check_shares
+from .work import Sizes, Work, mean_length, sizes_of, work_of
 
-BACKWARD = 2.0  # of a product's forward work
-ATTENTION_BACKWARD = 2.5  # scores are computed again
 MOST_MEASURED = 30_000_000  # parameters of a model that is tried out here
 FLOAT, HALF = 4, 2  # bytes
 
@@ -49,41 +46,6 @@ ACCELERATORS = {
 }
 HERE = "here"
 """Data sheets: NVIDIA A100, B200, H100 and H200 (SXM), L40S, RTX 4090; AMD MI300X."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Parameters of a model, exactly.
-
-    Attributes:
-        total: all of them.
-        embeddings: of the embedding, and of the head where it is a matrix of its own.
-        gates: of the compressors.
-        multiplied: entries of the layers' matrices, each of which is multiplied with every token.
-        matrices: shapes of the matrices that Muon moves.
-    """
-
-    total: int
-    embeddings: int
-    gates: int
-    multiplied: int
-    matrices: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What the steps of a run read and compute, at one stage of the curriculum from beginning to end.
-
-    Attributes:
-        text, records: tokens read.
-        flops: of forward and backward passes.
-        muon: of Newton–Schulz in all steps, by whoever does all of it.
-    """
-
-    text: int
-    records: int
-    flops: float
-    muon: float
 
 
 def plan(
@@ -136,66 +98,6 @@ def plan(
     return [*lines, _cache_line(settings)]
 
 
-def sizes_of(settings: Training) -> Sizes:
-    """The parameters of the model that the settings make, counted on one that holds no memory."""
-    with torch.device("meta"):
-        model: Any = CompressedQwen3ForCausalLM(settings.architecture())
-    ends = {model.model.embed_tokens.weight, model.lm_head.weight}
-    gates = [param for name, param in model.named_parameters() if ".compressor." in name]
-    linear = [m.weight for m in model.model.layers.modules() if isinstance(m, nn.Linear)]
-    inner = [
-        tuple(param.shape)
-        for name, param in model.named_parameters()
-        if "layers" in name and param.ndim == 2 and ".compressor." not in name
-    ]
-    return Sizes(
-        total=sum(param.numel() for param in model.parameters()),
-        embeddings=sum(param.numel() for param in ends),
-        gates=sum(param.numel() for param in gates),
-        multiplied=sum(param.numel() for param in linear),
-        matrices=cast(tuple[tuple[int, int], ...], tuple(inner)),
-    )
-
-
-def work_of(settings: Training, sizes: Sizes, pairs: int) -> Work:
-    """Tokens and floating-point work of all steps at one stage; sequences of records have their mean length."""
-    text = records = 0
-    flops = 0.0
-    if settings.text is not None:
-        tokens = settings.text.tokens
-        text = settings.text.rows * tokens
-        flops += settings.text.rows * sequence_flops(settings, sizes, tokens, tokens - 1)
-    if settings.task is not None:
-        rows, tokens = settings.rows_at(pairs), round(_mean_length(settings, pairs))
-        records = rows * tokens
-        flops += rows * sequence_flops(settings, sizes, tokens, pairs)
-    muon = sum(map(_newton_schulz, sizes.matrices)) if settings.optimizer == "muon" else 0
-    steps = settings.steps
-    return Work(steps * text, steps * records, steps * flops, float(steps * muon))
-
-
-def sequence_flops(settings: Training, sizes: Sizes, tokens: int, scored: int, block: int = BLOCK) -> float:
-    """Forward and backward work on one sequence; see `plan`.
-
-    Args:
-        settings: of the run.
-        sizes: of its model.
-        tokens: of the sequence.
-        scored: how many of them carry loss.
-        block: queries that are read together.
-    """
-    again = 1.0 if settings.compression is not None and tokens > BLOCK else 0.0
-    products = 2 * (sizes.multiplied * tokens + settings.vocabulary_size * settings.hidden_size * scored)
-    grids: list[WindowGrid | None] = [None] * settings.layers
-    tail = 0
-    if settings.compression is not None:
-        tail = settings.compression.tail
-        grids = [heads[0] for heads in settings.compression.grids(settings.layers, settings.kv_heads)]
-    keys = sum(_read_together(grid, tokens, tail, block) for grid in grids)
-    attention = 4 * settings.heads * settings.head_dim * keys
-    return (1 + BACKWARD) * products + (1 + ATTENTION_BACKWARD + again) * attention
-
-
 def seconds_per_step(settings: Training, pairs: int, steps: int = 3) -> float:
     """The quickest of a few steps on this machine, with random tokens for text."""
     torch.manual_seed(settings.seed)
@@ -230,34 +132,6 @@ class _AnyText:
 
 def _stages(settings: Training) -> list[int]:
     return settings.stages() if settings.task is not None else [0]
-
-
-def _mean_length(settings: Training, pairs: int) -> float:
-    """Tokens of a sequence of records: the gaps are 0 or 2, the fillers around them uniform."""
-    assert settings.task is not None  # the caller has looked
-    return 4 * pairs + (pairs - 1) + min(settings.task.fillers, 4 * pairs) / 2
-
-
-def _read_together(grid: WindowGrid | None, tokens: int, tail: int, block: int) -> int:
-    """Queries × keys of one head and layer; without a grid every query meets every token."""
-    if grid is None:
-        return tokens * tokens
-    total = 0
-    for first in range(0, tokens, block):
-        end = min(first + block, tokens)
-        closed = grid.closed(first + 1)
-        open_ = grid.closes(closed - 1) + 1 if closed else 0
-        if grid.width < grid.stride:
-            open_ = min(open_, grid.width)  # the tokens between windows stay raw for ever
-        raw = end - max(0, min(open_, first + min(0, 1 - tail)))
-        total += (end - first) * (grid.closed(end) + raw)
-    return total
-
-
-def _newton_schulz(shape: tuple[int, int]) -> int:
-    """Work of orthogonalising one matrix: three products a step, on its shorter side."""
-    short, long = sorted(shape)
-    return NEWTON_SCHULZ * (4 * short * short * long + 2 * short**3)
 
 
 def _model_line(settings: Training, sizes: Sizes) -> str:
@@ -329,63 +203,13 @@ def _largest_part(settings: Training, processes: int) -> tuple[float, float]:
     if settings.task is not None:
         pairs = settings.max_pairs
         rows = max(1, settings.rows_at(pairs) // shares)
-        length = round(_mean_length(settings, pairs))
+        length = round(mean_length(settings, pairs))
         parts.append((rows * length, rows * pairs, length))
     tokens, scored, length = max(parts)
     rows = min(scored, max(LEAST_ROWS, MANY_LOGITS // settings.vocabulary_size))
     matrix = FLOAT * settings.vocabulary_size * settings.hidden_size
     logits = 2 * FLOAT * rows * settings.vocabulary_size + matrix
     return settings.layers * tokens * activation_bytes(settings, length), logits
-
-
-def activation_bytes(settings: Training, length: int) -> float:
-    """Bytes that one layer keeps of one token for its backward pass, counted on layers of the real size.
-
-    Two lengths and two depths are read, and what grows with both is taken.
-    """
-    short, long = (BLOCK // 4, BLOCK // 2) if length <= BLOCK else (BLOCK + STRIP, 2 * BLOCK + STRIP)
-    kept = {}
-    for layers in (1, 2):
-        thin = _thin(settings, layers)
-        for tokens in (short, long):
-            kept[layers, tokens] = _kept_bytes(thin, settings, tokens)
-    grown = kept[2, long] - kept[1, long] - kept[2, short] + kept[1, short]
-    return grown / (long - short)
-
-
-def _thin(settings: Training, layers: int) -> Any:
-    """A model of few layers and few words, the widths as they are."""
-    config = settings.architecture().to_dict()
-    plan_ = config.get("compression")
-    if plan_ is not None and not isinstance(plan_["shift"], int):
-        plan_ = {**plan_, "shift": plan_["shift"][0] if isinstance(plan_["shift"][0], int) else 0}
-    kind = type(settings.architecture())
-    changed = {"num_hidden_layers": layers, "vocab_size": 8, "layer_types": None, "compression": plan_}
-    return CompressedQwen3ForCausalLM(kind(**{**config, **changed}))
-
-
-def _kept_bytes(model: Any, settings: Training, tokens: int) -> int:
-    held: dict[int, Any] = {}
-    own = {param.untyped_storage().data_ptr() for param in model.parameters()}
-
-    def pack(x: Tensor) -> Tensor:
-        storage = x.untyped_storage()
-        if storage.data_ptr() not in own:
-            held[storage.data_ptr()] = storage
-        return x
-
-    ids_BT = torch.zeros(1, tokens, dtype=torch.long)
-    with (
-        torch.autograd.graph.saved_tensors_hooks(pack, _as_it_is),
-        torch.autocast("cpu", torch.bfloat16, settings.precision == "bf16"),
-    ):
-        loss = model(input_ids=ids_BT, logits_to_keep=1, use_cache=False).logits.sum()
-    del loss
-    return sum(storage.nbytes() for storage in held.values())
-
-
-def _as_it_is(x: Tensor) -> Tensor:
-    return x
 
 
 def _cache_line(settings: Training) -> str:
