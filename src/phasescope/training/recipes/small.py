@@ -49,6 +49,14 @@ ATTEMPTS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
     "both-late": (2, {"shift": ((0, 4), (2, 6))}, {"robust": 1.0, "robust_after": 1400}),
     "late": (2, {}, {"robust": 1.0, "robust_after": 1400}),
     "both-balance": (2, {"shift": ((0, 4), (2, 6))}, {"balance": 1.0}),
+    "vector": (2, {"compressor": "vector_gate"}, {"feed_forward": 104}),
+    "vector-both": (2, {"compressor": "vector_gate", "shift": ((0, 4), (2, 6))}, {"feed_forward": 104}),
+    "tail2-both": (2, {"tail": 2, "shift": ((0, 4), (2, 6))}, {}),
+    "tail2-vector-both": (
+        2,
+        {"tail": 2, "compressor": "vector_gate", "shift": ((0, 4), (2, 6))},
+        {"feed_forward": 104},
+    ),
 }
 """Of the open problem, by name: KV heads of the baseline, what differs in the grid, and in the training."""
 
