@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -439,11 +439,6 @@ def value_position(trial: Trial) -> int | None:
         return trial.prompt_ids.index(trial.answer_ids[0], trial.source_position + 1)
     except ValueError:
         return None
-
-
-def first_token(trial: Trial) -> Trial:
-    """The trial with the first token of its answer as the whole of it."""
-    return trial if len(trial.answer_ids) == 1 else replace(trial, answer_ids=trial.answer_ids[:1])
 
 
 def _groups(trials: Sequence[Trial]) -> Iterator[_Group]:
