@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from phasescope import UsageError, tokens
+from phasescope.backends.openai_capabilities import Capabilities
 from phasescope.backends.openai_client import Client, run
-from phasescope.backends.openai_probe import Capabilities, probe
+from phasescope.backends.openai_probe import probe
 from phasescope.errors import ServerError
 from phasescope.fake_model import Hashed
 from phasescope.fake_server import FakeServer, Offers

@@ -20,8 +20,9 @@ from ..grid import WindowGrid
 from ..records import NoReply, Reply, Trial
 from ..synthetic import RetrievalVocabulary
 from ..tokens import Tokenizer
+from .openai_capabilities import Capabilities, Endpoint, forced_fields, tokenize_body
 from .openai_client import DEFECTS, Client, Limits, UnusableError, key_from, run
-from .openai_probe import Capabilities, Endpoint, forced_fields, probe, tokenize_body
+from .openai_probe import probe
 from .openai_replies import Answer, Lookup, Position, forced_positions, read_answer
 
 Asking = Literal["ids", "text", "chat"]
