@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from phasescope import Trial, UsageError
-from phasescope.explain.ablation import Ablation, value_position
+from phasescope.explain.ablation import Ablation
+from phasescope.explain.contexts import value_position
 from phasescope.explain.reading import has_branches
 from phasescope.explain.seam import find_seams
 from phasescope.explain.units import BASE, every_head, latent_heads, together
