@@ -177,8 +177,13 @@ class Explanation:
                 log.append(lines)
             done += size
             report(done, total)
-        found = explained(
-            log.path,
+        write_atomic(self.out / "explain.json", dump_json(self._found(log.path, tally)))
+        return self.out / "explain.json"
+
+    def _found(self, log: Path, tally: GateTally) -> dict[str, Any]:
+        """What follows from all answers, and from the gates over the reference prompts."""
+        return explained(
+            log,
             arm=self.arm,
             run=self.measured.folder.resolve().name,
             model=self.backend.name,
@@ -194,13 +199,12 @@ class Explanation:
             raw=self._raw(),
             rng=np.random.default_rng([self.settings.seed, *self.arm.encode()]),
             draws=self.settings.draws,
-            facts=self._facts(engine),
+            facts=self._facts(),
         )
-        write_atomic(self.out / "explain.json", dump_json(found))
-        return self.out / "explain.json"
 
-    def _facts(self, engine: Ablation) -> dict[str, Any]:
+    def _facts(self) -> dict[str, Any]:
         """How it was done, for the page."""
+        engine = self.engine
         return {
             "mode": self.settings.mode,
             "branch": self.settings.branch,
