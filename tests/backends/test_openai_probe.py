@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from phasescope import UsageError, tokens
+from phasescope.backends.openai_capabilities import Capabilities
 from phasescope.backends.openai_client import Client, run
-from phasescope.backends.openai_probe import Capabilities, probe
+from phasescope.backends.openai_probe import probe
 from phasescope.errors import ServerError
 from phasescope.fake_model import Hashed
-from phasescope.fake_server import FakeServer, Offers
+from phasescope.fake_server import Dialect, FakeServer, Offers
 
 from .conftest import QUICK, small_tokenizer
 
@@ -102,15 +103,23 @@ def test_the_tokens_of_a_chat_template_are_found() -> None:
     assert (found.chat.extra, found.chat.counts, found.chat.top, found.chat.token_ids) == (3, True, 20, False)
 
 
-class OffByOne(FakeServer):
-    """A server whose echo tells each token's log-probability at its neighbour."""
+class Shifted(Dialect):
+    """Tells each echoed token's log-probability at its neighbour."""
 
-    def _lists(self, tokens: Sequence[int], told: Any, top: int, asked: Sequence[int], body: Any) -> Any:
-        lists = super()._lists(tokens, told, top, asked, body)
+    def lists(self, tokens: Sequence[int], told: Any, top: int, asked: Sequence[int], body: Any) -> Any:
+        lists = super().lists(tokens, told, top, asked, body)
         if body.get("echo"):
             lists = {name: values[1:] + values[:1] for name, values in lists.items()}
             lists["token_logprobs"] = [-5.0 if value is None else value for value in lists["token_logprobs"]]
         return lists
+
+
+class OffByOne(FakeServer):
+    """A server whose echo is shifted."""
+
+    @property
+    def dialect(self) -> Dialect:
+        return Shifted(self.offers, self.tokenizer)
 
 
 def test_an_echo_that_is_off_by_one_is_not_believed() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from phasescope import Trial, UsageError
-from phasescope.explain.ablation import Ablation, value_position
+from phasescope.explain.ablation import Ablation
 from phasescope.explain.reading import has_branches
 from phasescope.explain.seam import find_seams
 from phasescope.explain.units import BASE, every_head, latent_heads, together
@@ -290,8 +290,3 @@ def test_units_join_by_name_and_unknown_names_are_refused():
     assert together("L0.H0+L1.H1", known).name == "L0.H0+L1.H1"
     with pytest.raises(UsageError, match=r"L9.H9.*L0.H0"):
         together("L0.H0+L9.H9", known)
-
-
-def test_a_fact_stands_where_its_answer_first_follows_its_key(trials):
-    """The value's place is read off the prompt, whatever protocol made it."""
-    assert all(value_position(trial) == trial.source_position + 1 for trial in trials)

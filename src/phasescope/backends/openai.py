@@ -12,24 +12,22 @@ import secrets
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from ..errors import UsageError
 from ..grid import WindowGrid
 from ..records import NoReply, Reply, Trial
 from ..synthetic import RetrievalVocabulary
 from ..tokens import Tokenizer
+from .openai_capabilities import Capabilities, Endpoint, forced_fields, tokenize_body
 from .openai_client import DEFECTS, Client, Limits, UnusableError, key_from, run
-from .openai_probe import Capabilities, Endpoint, forced_fields, probe, tokenize_body
+from .openai_forms import Form, Forms
+from .openai_probe import probe
 from .openai_replies import Answer, Lookup, Position, forced_positions, read_answer
-
-Asking = Literal["ids", "text", "chat"]
+from .openai_strays import ANOTHER, Strays
 
 WIDE = 1000
 """Log-probabilities per token that are asked for at first, of a server that would give a whole vocabulary."""
-
-ANOTHER = "the answer to another request"
 FEW = 20
 """The same where an answer has several tokens."""
 
@@ -66,6 +64,7 @@ class OpenAIBackend:
         name: the model's name without its folders.
         tokens: prompt tokens that the server has read so far, cached ones not counted.
         capabilities: what the probe has found.
+        forms: how prompts are put to it.
 
     Raises:
         UsageError: if the server cannot be asked, or nothing can verify what it reads.
@@ -81,7 +80,7 @@ class OpenAIBackend:
         key_env: str | None = None,
         limits: Limits | None = None,
         grids: Sequence[WindowGrid] | None = None,
-        ask: Asking | None = None,
+        ask: Form | None = None,
         top_logprobs: int | None = None,
         prefix_cache: bool = False,
         unverified: bool = False,
@@ -93,18 +92,21 @@ class OpenAIBackend:
         self.tokenizer = tokenizer
         self.tokens = 0
         self.prefix_cache = prefix_cache
-        self.unverified = unverified
         self.capabilities = run(self._probe(model))
         self.name = self.capabilities.model.rstrip("/").rpartition("/")[2]
-        self._ask = ask
         self._grids = grids
         self._top = top_logprobs
         self._vocabulary = vocabulary
         self._lookup = Lookup(tokenizer)
-        self._heard: dict[str, set[str]] = {}
-        self._disputed: set[str] = set()
+        self._strays = Strays(self.client.names)
         self._tokenized: dict[tuple[str, int], asyncio.Future[bool]] = {}
-        self._refuse_what_cannot_be_asked()
+        self.forms = Forms(
+            host=self.client.host,
+            capabilities=self.capabilities,
+            tokenizer=tokenizer,
+            ask=ask,
+            unverified=unverified,
+        )
 
     def vocabulary(self) -> RetrievalVocabulary:
         """The ids it was given, else the commonest words of its tokenizer."""
@@ -126,7 +128,7 @@ class OpenAIBackend:
             "grids": None if self._grids is None else [asdict(grid) for grid in self._grids],
             "server": self.capabilities.describe(),
             "tokenizer": own and {"name": own.name, "digest": own.digest},
-            "asked": {way: self._verified_by(way) for way in self._ways},
+            "asked": {form: self.forms.verified_by(form) for form in self.forms.taken},
             "prefix_cache": self._cache_state(),
             "top_logprobs": self._top,
         }
@@ -148,12 +150,12 @@ class OpenAIBackend:
         """Ask all; a trial whose answer turns out to have been given to another one too is asked again."""
         replies: dict[int, Reply | NoReply] = {}
         units = self._units(trials)
-        self._heard.clear()
+        self._strays.clear()
         self._tokenized.clear()
         async with self.client:
             for _ in range(DEFECTS):
                 await self._work(trials, units, replies)
-                doubtful = [i for i in replies if self._heard[trials[i].digest] & self._disputed]
+                doubtful = [index for index in replies if self._strays.doubtful(trials[index])]
                 units = [[index] for index in doubtful]
         replies |= dict.fromkeys(doubtful, NoReply(ANOTHER))
         return [replies[index] for index in range(len(trials))]
@@ -167,7 +169,7 @@ class OpenAIBackend:
         async def work() -> None:
             while waiting:
                 for index in waiting.popleft():
-                    self._heard[trials[index].digest] = set()
+                    self._strays.begin(trials[index])
                     replies[index] = await self._reply(trials[index])
 
         try:
@@ -188,17 +190,17 @@ class OpenAIBackend:
 
     async def _reply(self, trial: Trial) -> Reply | NoReply:
         """Ask one trial; a defect of its own is a reason, a failure of the server an error."""
-        way = self._way(trial)
-        if way != "ids" and not self._own.survives(trial.prompt_ids):
+        form = self.forms.of(trial)
+        if not self.forms.survives(form, trial):
             return NoReply("the prompt's text gives other tokens")
-        endpoint = self._endpoint(way)
+        endpoint = self.forms.endpoint(form)
         try:
             fields = self._logprob_fields(endpoint, trial)
-            answer = await self._asked(endpoint, way, trial, trial.new_tokens, fields)
-            drift = await self._drift(way, trial, answer)
+            answer = await self._asked(endpoint, form, trial, trial.new_tokens, fields)
+            drift = await self._drift(form, trial, answer)
             if drift is not None:
                 return NoReply(f"position drifted: {drift}")
-            logprob, candidates = await self._logprobs(endpoint, way, trial, answer)
+            logprob, candidates = await self._logprobs(endpoint, form, trial, answer)
         except UnusableError as error:
             return NoReply(str(error))
         return Reply(
@@ -210,14 +212,14 @@ class OpenAIBackend:
         )
 
     async def _asked(
-        self, endpoint: Endpoint, way: Asking, trial: Trial, tokens: int, fields: dict[str, Any]
+        self, endpoint: Endpoint, form: Form, trial: Trial, tokens: int, fields: dict[str, Any]
     ) -> Answer:
         """Send one trial, until the answer can be used."""
-        body = endpoint.body(self._prompt(way, trial), tokens, model=self.capabilities.model, **fields)
+        body = endpoint.body(self.forms.prompt(form, trial), tokens, model=self.capabilities.model, **fields)
 
         def read(told: Any) -> Answer:
             answer = read_answer(told)
-            self._refuse_what_cannot_be_used(endpoint, way, trial, answer, bool(fields))
+            self._refuse_what_cannot_be_used(endpoint, form, trial, answer, bool(fields))
             return answer
 
         answer = await self.client.post(endpoint.path, body | self._extras(endpoint), read)
@@ -233,67 +235,34 @@ class OpenAIBackend:
             extras["cache_salt"] = secrets.token_hex(8)
         return extras
 
-    def _prompt(self, way: Asking, trial: Trial) -> str | tuple[int, ...]:
-        """The prompt in that form; a BOS that the server adds to texts itself is left to it."""
-        if way == "ids":
-            return trial.prompt_ids
-        if way == "chat" and trial.content is not None:
-            return self._own.decode(trial.prompt_ids[slice(*trial.content)])
-        extra = self._endpoint(way).extra or 0
-        if extra and trial.prompt_ids[:extra] != self._own.start_ids:
-            raise UsageError(
-                f"{self.client.host} puts {extra} tokens in front of every text, with which these prompts do not "
-                "begin; use a server that takes token ids, or a protocol in a chat template"
-            )
-        return self._own.decode(trial.prompt_ids[extra:])
-
     def _refuse_what_cannot_be_used(
-        self, endpoint: Endpoint, way: Asking, trial: Trial, answer: Answer, logprobs: bool
+        self, endpoint: Endpoint, form: Form, trial: Trial, answer: Answer, logprobs: bool
     ) -> None:
         """Raise `UnusableError` for an answer that lacks what this server's answers have."""
-        self._refuse_strays(endpoint, trial, answer)
+        self._strays.refuse(endpoint, trial, answer)
         if logprobs and not answer.positions and answer.text:
             raise UnusableError("log-probabilities missing")
-        verified = self._verified_by(way)
-        if verified == "echoed ids" and answer.prompt_ids is None:
-            raise UnusableError("echoed ids missing")
-        if verified == "token counts" and answer.prompt_tokens is None:
-            raise UnusableError("count of prompt tokens missing")
+        self.forms.refuse_unproven(form, answer)
 
-    def _refuse_strays(self, endpoint: Endpoint, trial: Trial, answer: Answer) -> None:
-        """Raise `UnusableError` for an answer that another trial had already, or will claim too."""
-        if endpoint.unique and answer.name:
-            self._heard[trial.digest].add(answer.name)
-            if self.client.names.setdefault(answer.name, trial.digest) != trial.digest:
-                # Which of the two it was meant for, nobody knows: both are asked again.
-                self._disputed.add(answer.name)
-                self._heard[trial.digest].remove(answer.name)
-                raise UnusableError(ANOTHER)
-
-    async def _drift(self, way: Asking, trial: Trial, answer: Answer) -> str | None:
+    async def _drift(self, form: Form, trial: Trial, answer: Answer) -> str | None:
         """How the server read another prompt than planned, in words; nothing if it did not."""
-        verified = self._verified_by(way)
-        if verified == "echoed ids" and answer.prompt_ids is not None:
-            return _difference(answer.prompt_ids, trial.prompt_ids)
-        if verified == "token counts" and answer.prompt_tokens is not None:
-            return _difference(range(answer.prompt_tokens), range(len(trial.prompt_ids)))
-        if verified == "tokenize endpoint":
-            # Layouts are what moves positions, so one text of each is compared.
-            layout = (trial.cluster, trial.layout)
-            if layout not in self._tokenized:
-                self._tokenized[layout] = asyncio.ensure_future(self._tokenizes_as_planned(trial))
-            return None if await self._tokenized[layout] else "other tokens read than planned"
-        return None
+        if self.forms.verified_by(form) != "tokenize endpoint":
+            return self.forms.drift(form, trial, answer)
+        # Layouts are what moves positions, so one text of each is compared.
+        layout = (trial.cluster, trial.layout)
+        if layout not in self._tokenized:
+            self._tokenized[layout] = asyncio.ensure_future(self._tokenizes_as_planned(trial))
+        return None if await self._tokenized[layout] else "other tokens read than planned"
 
     async def _tokenizes_as_planned(self, trial: Trial) -> bool:
-        field, extra = self.capabilities.tokenize, self._endpoint("text").extra or 0
+        field, extra = self.capabilities.tokenize, self.forms.endpoint("text").extra or 0
         assert field is not None  # or nothing would be verified by it
-        body = tokenize_body(self.capabilities.model, field, str(self._prompt("text", trial)))
+        body = tokenize_body(self.capabilities.model, field, str(self.forms.prompt("text", trial)))
         told = await self.client.post("/tokenize", body, _tokens)
         return told == trial.prompt_ids[extra:]
 
     async def _logprobs(
-        self, endpoint: Endpoint, way: Asking, trial: Trial, answer: Answer
+        self, endpoint: Endpoint, form: Form, trial: Trial, answer: Answer
     ) -> tuple[float | None, tuple[float, ...] | None]:
         """Log-probability of the right answer and of all candidates, as far as the server tells them."""
         if not self._tells_logprobs(endpoint) or not answer.positions:
@@ -301,30 +270,30 @@ class OpenAIBackend:
         first, right = answer.positions[0], trial.answer_ids
         candidates = self._lookup.find_all(first, trial.candidate_ids) if trial.candidate_ids else None
         if len(right) > 1:
-            return (await self._forced(endpoint, trial) if self._forces(endpoint, way) else None), candidates
+            return (await self._forced(endpoint, trial) if self._forces(endpoint, form) else None), candidates
         logprob = self._lookup.find(first, right[0])
         if logprob is not None:
             return logprob, candidates
         # Only unlikely answers come here. To drop them for a defect of the second request would favour the others.
         with contextlib.suppress(UnusableError):
             if self._wanted(endpoint, trial) < self._most(endpoint):
-                whole = await self._whole(endpoint, way, trial)
+                whole = await self._whole(endpoint, form, trial)
                 every = self._lookup.find_all(whole, trial.candidate_ids)
                 return self._lookup.find(whole, right[0]), every or candidates
-            if self._forces(endpoint, way):
+            if self._forces(endpoint, form):
                 return await self._forced(endpoint, trial), candidates
         return None, candidates
 
-    async def _whole(self, endpoint: Endpoint, way: Asking, trial: Trial) -> Position:
+    async def _whole(self, endpoint: Endpoint, form: Form, trial: Trial) -> Position:
         """The first token once more, with all the log-probabilities that there are."""
         fields = endpoint.logprob_fields(self._most(endpoint))
-        answer = await self._asked(endpoint, way, trial, 1, fields)
-        if not answer.positions or await self._drift(way, trial, answer) is not None:
+        answer = await self._asked(endpoint, form, trial, 1, fields)
+        if not answer.positions or await self._drift(form, trial, answer) is not None:
             raise UnusableError("the prompt was read otherwise the second time")
         return answer.positions[0]
 
-    def _forces(self, endpoint: Endpoint, way: Asking) -> bool:
-        return way == "ids" and endpoint.forced is not None
+    def _forces(self, endpoint: Endpoint, form: Form) -> bool:
+        return form == "ids" and endpoint.forced is not None
 
     async def _forced(self, endpoint: Endpoint, trial: Trial) -> float:
         """Log-probability of the whole answer, read as part of the prompt."""
@@ -333,7 +302,7 @@ class OpenAIBackend:
         body = endpoint.body(prompt, 1, model=self.capabilities.model, **fields) | self._extras(endpoint)
 
         def read(told: Any) -> float:
-            self._refuse_strays(endpoint, trial, read_answer(told))
+            self._strays.refuse(endpoint, trial, read_answer(told))
             positions = forced_positions(told, len(prompt))[len(trial.prompt_ids) :]
             found = [self._lookup.find(*pair) for pair in zip(positions, trial.answer_ids, strict=True)]
             known = [logprob for logprob in found if logprob is not None]
@@ -374,91 +343,12 @@ class OpenAIBackend:
             return answer.ids[: trial.new_tokens]
         return tuple(self.tokenizer.encode(answer.text))[: trial.new_tokens] if self.tokenizer else ()
 
-    @property
-    def _own(self) -> Tokenizer:
-        if self.tokenizer is None:
-            raise UsageError(
-                f"{self.client.host} takes prompts as text only; name the folder of its model's tokenizer with "
-                "--tokenizer"
-            )
-        return self.tokenizer
-
-    @cached_property
-    def _ways(self) -> tuple[Asking, ...]:
-        """The forms in which this server may be asked, the best first."""
-        found = self.capabilities
-        if found.completions and found.completions.token_ids and self._ask in (None, "ids"):
-            return ("ids",)
-        offered: dict[Asking, Endpoint | None] = {"chat": found.chat, "text": found.completions}
-        return tuple(
-            way
-            for way, endpoint in offered.items()
-            if endpoint is not None and self.tokenizer is not None and self._ask in (None, way)
-        )
-
-    def _way(self, trial: Trial) -> Asking:
-        """The form in which this trial is asked.
-
-        Raises:
-            UsageError: if there is none.
-        """
-        for way in self._ways:
-            sure = self.unverified or self._verified_by(way) != "nothing"
-            if sure and (way != "chat" or trial.content is not None):
-                return way
-        raise UsageError(
-            f"{self.client.host} cannot be asked a {'chat' if trial.content else 'plain'} prompt in a form that can "
-            "be verified; see `phasescope probe` for what it takes"
-        )
-
-    def _endpoint(self, way: Asking) -> Endpoint:
-        endpoint = self.capabilities.chat if way == "chat" else self.capabilities.completions
-        assert endpoint is not None  # `_ways` names only what is there
-        return endpoint
-
-    def _verified_by(self, way: Asking) -> str:
-        """What tells which tokens the server read."""
-        endpoint = self._endpoint(way)
-        if endpoint.echoes:
-            return "echoed ids"
-        if endpoint.counts:
-            return "token counts"
-        return "tokenize endpoint" if way == "text" and self.capabilities.tokenize else "nothing"
-
     def _cache_state(self) -> str:
         if self.prefix_cache:
             return "kept warm"
         if self.capabilities.uncached:
             return f"off by {self.capabilities.uncached}"
         return "not controlled"
-
-    def _refuse_what_cannot_be_asked(self) -> None:
-        if not self._ways:
-            asked = f"as {self._ask}" if self._ask else "as token ids"
-            raise UsageError(
-                f"{self.client.host} cannot be asked {asked}; name the folder of its model's tokenizer with "
-                "--tokenizer, or see `phasescope probe`"
-            )
-        if not self.unverified and all(self._verified_by(way) == "nothing" for way in self._ways):
-            raise UsageError(
-                f"nothing tells which tokens {self.client.host} reads: no echoed ids, no right count, no /tokenize; "
-                "use another server, or measure with --unverified"
-            )
-        if "chat" in self._ways and self._own.template is not None:
-            planned = len(self._own.chat("a b c")[0]) - len(self._own.encode("a b c"))
-            extra = self._endpoint("chat").extra
-            if extra is not None and extra != planned:
-                raise UsageError(
-                    f"the server's chat template has {extra} tokens, that of {self._own.name} {planned}; name the "
-                    "folder of the model that is served with --tokenizer"
-                )
-
-
-def _difference(read: Sequence[int], planned: Sequence[int]) -> str | None:
-    """How two prompts differ, in the same words for the same kind of difference."""
-    if len(read) != len(planned):
-        return f"{'fewer' if len(read) < len(planned) else 'more'} tokens read than planned"
-    return None if tuple(read) == tuple(planned) else "other tokens read than planned"
 
 
 def _tokens(told: Any) -> tuple[int, ...]:

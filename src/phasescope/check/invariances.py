@@ -5,12 +5,12 @@ An invariance is one function that yields cases and one that reads a case; the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
+from .asker import Asker
 from .cases import SWEPT, Case, Plan
-from .subject import Ids, NotOfferedError, Reading, Subject, gap
+from .subject import NotOfferedError, Reading, gap
 
 DRAFT = 7  # most tokens of a rejected draft
 BEAMS = 3
@@ -19,25 +19,6 @@ DRAFTED = 2  # times as many tokens are continued where drafts are to be made
 DECODED = 9  # tokens of a greedy continuation that are read again; two windows of a stride of 4
 MOST_STEPS = 300
 LEAD = 8  # fewest tokens that token-by-token reading begins with
-
-
-class Asker(Protocol):
-    """A subject that remembers what it was asked."""
-
-    subject: Subject
-    new: int
-
-    def whole(self, prompt: Ids, new: int) -> Reading:
-        """The prompt in one piece: the reference of every comparison."""
-        ...
-
-    def inside(self, prompt: Ids, start: int) -> Sequence[Reading]:
-        """What follows each token of the prompt from `start` on."""
-        ...
-
-    def tail(self, count: int) -> Ids:
-        """The same further tokens whenever asked."""
-        ...
 
 
 Read = Callable[[Asker, Case], Reading]

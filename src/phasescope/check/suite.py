@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..errors import UsageError
-from .cases import Case, Plan, spread
+from .asker import Asker
+from .cases import Case, Plan
 from .fold import Pattern, fold
 from .invariances import INVARIANCES, Invariance
-from .subject import Ids, NotOfferedError, Reading, Subject, gap
+from .judge import TAIL, Judge, Judged
+from .shrink import shrunk
+from .subject import NotOfferedError, Subject
 from .verdict import Effect, Reproduction, Row, State, Verdict, decide
 
 Report = Callable[[str, int, int], None]
 """Called with what is being checked, the invariances that are done, and all."""
 
-EPS_MARGIN = 32  # times the rounding of one number
-REPEAT_MARGIN = 4  # times the largest difference between two equal calls
-LOUD = 0.01  # of a log-probability: equal calls that differ by more hide faults that matter
-NOISE_MARGIN = 5  # times what a rounding error in every layer changes
-FLIP_MARGIN = 4  # the same at one prompt, where a choice may flip
-NOISE_DRAWS = 4
-JUDGED = 5  # failures of one invariance that are looked into
-CONFIRMED = 3  # fresh prompts on which it must show again
-SHRINK_TRIES = 60
-TAIL = 16  # tokens that stand behind a prompt to see it inside a longer one
 MOST_NEW = 64
 UNLIKELY = 10**4  # ways to place the failures, of which one separates the residues
 CLEAN = ("prefill", "decode")  # ways of reading that use no cache of before and no other request
@@ -42,99 +33,20 @@ BLIND = (
 )
 
 
-@dataclass
-class _Asker:
-    """A subject that remembers what it read in one piece, for as long as one rule for ties holds."""
-
-    subject: Subject
-    new: int
-    fixed: Ids
-    known: dict[tuple[Ids, int], Reading] = field(default_factory=dict)
-    longer: dict[tuple[Ids, int], Sequence[Reading]] = field(default_factory=dict)
-
-    def whole(self, prompt: Ids, new: int) -> Reading:
-        if (prompt, new) not in self.known:
-            self.known[prompt, new] = self.subject.whole(prompt, new)
-        return self.known[prompt, new]
-
-    def inside(self, prompt: Ids, start: int) -> Sequence[Reading]:
-        if (prompt, start) not in self.longer:
-            if (
-                len(self.longer) > 2
-            ):  # a sweep asks three prompts again and again; a whole vocabulary is large
-                self.longer.clear()
-            self.longer[prompt, start] = self.subject.inside(prompt, start)
-        return self.longer[prompt, start]
-
-    def tail(self, count: int) -> Ids:
-        return self.fixed[:count]
-
-
-@dataclass(frozen=True)
-class _Judged:
-    """A case with the difference that it showed."""
-
-    case: Case
-    gap: float
-    raised: str = ""
-
-
 class _Suite:
     """One check of one subject."""
 
-    def __init__(self, subject: Subject, plan: Plan, new: int) -> None:
-        self.subject, self.plan = subject, plan
-        self.new = new
-        fixed = plan.tokens(TAIL)
-        self.plain = _Asker(subject, new, fixed)
-        self.settled = _Asker(subject, new, fixed)
-        self.floor = 0.0
-        self.rounding: float | None = None
-        self.tolerance = EPS_MARGIN * subject.eps
-        self.sees_scores = self._sees()
-
-    def _sees(self) -> bool:
-        """Whether the subject shows the scores that its model chooses by."""
-        try:
-            with self.subject.settled():
-                return True
-        except NotOfferedError:
-            return False
-
-    def measure_floor(self) -> None:
-        """Differences between equal calls, and what a rounding error in every layer changes."""
-        repeat = INVARIANCES["repeat"]
-        cases = list(repeat.cases(self.plan))
-        self.floor = max(self._gap(repeat, case, self.plain).gap for case in cases)
-        if not np.isfinite(self.floor):
-            raise UsageError(f"{self.subject.name} gives no finite log-probabilities; check its weights")
-        try:
-            noise = [gap for case in cases for gap in self._noise(case.prompt, self.plain, 2)]
-            self.rounding = float(np.median(noise))
-        except NotOfferedError:
-            self.rounding = None
-        self.tolerance = max(
-            self.tolerance, REPEAT_MARGIN * self.floor, NOISE_MARGIN * (self.rounding or 0.0)
-        )
-
-    def _noise(self, prompt: Ids, ask: _Asker, draws: int) -> list[float]:
-        reference = ask.whole(prompt, self.new)
-        return [gap(reference, self.subject.noisy(prompt, self.new, self.plan.rng)) for _ in range(draws)]
-
-    def _gap(self, invariance: Invariance, case: Case, ask: _Asker) -> _Judged:
-        """Read a case both ways."""
-        if invariance.reference is None:
-            reference = ask.whole(case.prompt, invariance.new(self.new))
-        else:
-            reference = invariance.reference(ask, case)
-        reading = invariance.read(ask, case)
-        return _Judged(case, gap(reference, reading), reading.failed)
+    def __init__(self, judge: Judge) -> None:
+        self.judge, self.plan = judge, judge.plan
 
     def row(self, name: str, rows: dict[str, Row]) -> Row:
         """Check one invariance; `rows` are those before it."""
         invariance = INVARIANCES[name]
         try:
-            judged = [self._gap(invariance, case, self.plain) for case in invariance.cases(self.plan)]
+            judged = [
+                self.judge.compared(invariance, case, self.judge.plain)
+                for case in invariance.cases(self.plan)
+            ]
         except NotOfferedError as missing:
             state: State = "absent" if missing.absent else "hidden"
             return Row(feature=name, says=invariance.says, state=state, note=str(missing))
@@ -145,39 +57,40 @@ class _Suite:
                 state="absent",
                 note="prompts this short have no such case",
             )
-        failing = [one for one in judged if one.gap > self.tolerance]
+        failing = self.judge.failing(judged)
         if name == "repeat":
             return self._repeat_row(invariance, judged)
         if not failing:
             return self._row(name, "holds", judged)
         return self._failed_row(name, judged, failing, rows)
 
-    def _repeat_row(self, invariance: Invariance, judged: list[_Judged]) -> Row:
+    def _repeat_row(self, invariance: Invariance, judged: list[Judged]) -> Row:
         """Equal calls that differ are no fault by themselves; they are the floor of all others."""
-        loud = self.floor > max(EPS_MARGIN * self.subject.eps, LOUD)
-        note = f"equal calls differ by up to {self.floor:.1e}, and what is smaller cannot be judged"
+        loud = self.judge.loud
+        note = f"equal calls differ by up to {self.judge.floor:.1e}, and what is smaller cannot be judged"
         return self._row("repeat", "unstable" if loud else "holds", judged, note=note if loud else "")
 
     def _failed_row(
-        self, name: str, judged: list[_Judged], failing: list[_Judged], rows: dict[str, Row]
+        self, name: str, judged: list[Judged], failing: list[Judged], rows: dict[str, Row]
     ) -> Row:
         """What stands behind failures: ties, a simpler invariance, chance, or a fault of this one."""
         invariance = INVARIANCES[name]
         broken = {key for key, row in rows.items() if row.state in ("fault", "inherits")}
-        ask = self.plain
-        if self._chooses(invariance, failing):
-            ask = self.settled
-            with self._mode(ask):
-                judged = [self._gap(invariance, one.case, ask) for one in judged]
-            settled = [one for one in judged if one.gap > self.tolerance]
+        ask = self.judge.plain
+        if self.judge.chooses(invariance, failing):
+            ask = self.judge.settled
+            with self.judge.mode(ask):
+                judged = [self.judge.compared(invariance, one.case, ask) for one in judged]
+            settled = self.judge.failing(judged)
             if not settled:
                 return self._tied(name, judged, failing)
             failing = settled
-        with self._mode(ask):
-            looked = [self._stands(invariance, one.case, ask) for one in self._spread(failing, JUDGED)]
+        with self.judge.mode(ask):
+            looked = [
+                (one.case, self.judge.stands(invariance, one.case, ask)) for one in self.judge.some(failing)
+            ]
             own = [case for case, why in looked if why == "stands"]
-            inherited = [case for case, why in looked if why == "inherits"]
-            if not own and inherited:
+            if not own and any(why == "inherits" for _, why in looked):
                 base = invariance.base or ""
                 return self._row(name, "inherits", judged, note=f"as {INVARIANCES[base].says} does")
             if not own:
@@ -188,22 +101,22 @@ class _Suite:
             if invariance.base in broken and invariance.loose:
                 note = f"it builds on {INVARIANCES[invariance.base].says}, which is at fault"
                 return self._row(name, "inherits", judged, note=note)
-            if not self._confirmed(invariance, own, ask):
+            if not self.judge.confirmed(invariance, own, ask):
                 return self._row(name, "unstable", judged, note=GONE)
             like = max(own, key=lambda case: len(case.prompt))
-            more = [self._gap(invariance, case, ask) for case in invariance.refine(self.plan, like)]
+            more = [self.judge.compared(invariance, case, ask) for case in invariance.refine(self.plan, like)]
             return self._fault_row(name, judged + more, own, ask, rows)
 
     def _fault_row(
-        self, name: str, judged: list[_Judged], own: list[Case], ask: _Asker, rows: dict[str, Row]
+        self, name: str, judged: list[Judged], own: list[Case], ask: Asker, rows: dict[str, Row]
     ) -> Row:
-        facts = [(one.case.coordinates(), one.gap > self.tolerance) for one in judged]
+        facts = [(one.case.coordinates(), one.gap > self.judge.tolerance) for one in judged]
         pattern = fold(facts, self.plan.strides)
         if not self._could_only_be_the_engine(pattern, rows):
             return self._row(name, "ties", judged, note=BLIND)
         shortest = min(own, key=lambda case: len(case.prompt))
         least = self._shrunk(INVARIANCES[name], shortest, ask, pattern.stride if pattern else None)
-        shown = self._gap(INVARIANCES[name], least, ask)
+        shown = self.judge.compared(INVARIANCES[name], least, ask)
         smallest = Reproduction(
             prompt_ids=least.prompt,
             cut=least.cut,
@@ -220,123 +133,29 @@ class _Suite:
         Where scores cannot be seen, two things speak against them: they would also move what a longer prompt
         or a prefill of the engine's own words says, and they do not follow a residue.
         """
-        if self.sees_scores or self.subject.selects is False:
+        if self.judge.sees_scores or self.judge.subject.selects is False:
             return True
         quiet = [rows[name].state for name in CLEAN if name in rows]
         if "holds" in quiet and set(quiet) <= {"holds", "hidden", "absent"}:
             return True
         return pattern is not None and math.comb(pattern.failed + pattern.passed, pattern.failed) >= UNLIKELY
 
-    def _stands(self, invariance: Invariance, case: Case, ask: _Asker) -> tuple[Case, str]:
-        """Whether a failure stands: again, beyond what flipped choices explain, and not through a simpler one."""
-        first = self._gap(invariance, case, _Asker(self.subject, self.new, ask.fixed))
-        if first.gap <= self.tolerance:
-            return case, "unstable"
-        if self._inherits(invariance, case, ask):
-            return case, "inherits"
-        try:
-            noise = max(self._noise(case.prompt, ask, NOISE_DRAWS))
-        except NotOfferedError:
-            noise = 0.0
-        return case, "ties" if first.gap <= FLIP_MARGIN * noise else "stands"
+    def _shrunk(self, invariance: Invariance, case: Case, ask: Asker, stride: int | None) -> Case:
+        """The case with as few tokens as still fail."""
+        least = shrunk(case, stride, lambda smaller: self.judge.fails(invariance, smaller, ask))
+        return least if self.judge.stands(invariance, least, ask) == "stands" else case
 
-    def _inherits(self, invariance: Invariance, case: Case, ask: _Asker) -> bool:
-        """Whether a simpler way of reading fails alike, so that this one adds no fault.
-
-        Every way begins with a prefill: of the prompt, as the reference is, or of what stands before the cut.
-        """
-        prefill = INVARIANCES["prefill"]
-        if invariance in (prefill, INVARIANCES["repeat"]):
-            return False
-        try:
-            for end in {len(case.prompt), case.cut or len(case.prompt)}:
-                if self._gap(prefill, Case(case.prompt[:end]), ask).gap > self.tolerance:
-                    return True
-        except NotOfferedError:
-            pass  # the prompt in one piece is then taken for right
-        if invariance.base_read is None:
-            return False
-        try:
-            base = invariance.base_read(ask, case)
-            reading = invariance.read(ask, case)
-        except NotOfferedError:
-            return False
-        return gap(base, reading) <= self.tolerance
-
-    def _confirmed(self, invariance: Invariance, own: list[Case], ask: _Asker) -> bool:
-        """Whether most fresh prompts of the same shape fail too."""
-        failed = 0
-        for index in range(CONFIRMED):
-            fresh = own[index % len(own)].redrawn(self.plan.ids, self.plan.rng)
-            failed += self._stands(invariance, fresh, ask)[1] == "stands"
-        return 2 * failed > CONFIRMED
-
-    def _shrunk(self, invariance: Invariance, case: Case, ask: _Asker, stride: int | None) -> Case:
-        """The case with as few tokens as still fail: pieces are taken out, larger ones first.
-
-        Pieces of whole strides come first, as they leave every residue as it is.
-        """
-        first, tries, whole = case, SHRINK_TRIES, stride or 1
-        for unit in sorted({whole, 1}, reverse=True):
-            size = len(case.prompt) // 2 // unit * unit or unit
-            while size:
-                smaller = self._smaller(invariance, case, ask, size)
-                tries -= 1
-                if tries <= 0:
-                    break
-                if smaller is None:
-                    size = size // 2 // unit * unit
-                else:
-                    case = smaller
-        return case if self._stands(invariance, case, ask)[1] == "stands" else first
-
-    def _smaller(self, invariance: Invariance, case: Case, ask: _Asker, size: int) -> Case | None:
-        """The case without one piece of this size, if it still fails."""
-        for start in sorted({0, (case.cut or 0), max(0, len(case.prompt) - size)}):
-            smaller = self._without(case, start, size)
-            if smaller is None or self._gap(invariance, smaller, ask).gap <= self.tolerance:
-                continue
-            if not self._inherits(invariance, smaller, ask):
-                return smaller
-        return None
-
-    def _without(self, case: Case, start: int, size: int) -> Case | None:
-        if start + size > len(case.prompt):
-            return None
-        smaller = case.without(start, size)
-        if smaller is None or case.pads is None:
-            return smaller
-        kept = case.other[: len(case.other) - size]  # as many left pads as before
-        return Case(smaller.prompt, other=kept, pads=case.pads)
-
-    def _chooses(self, invariance: Invariance, failing: list[_Judged]) -> bool:
-        """Whether the model had to choose among equal scores in any of some failures."""
-        before = self.subject.equal_scores
-        if not self.sees_scores:
-            return False
-        with self.subject.settled():
-            for one in self._spread(failing, JUDGED):
-                self._gap(invariance, one.case, self.settled)
-        return self.subject.equal_scores > before
-
-    def _mode(self, ask: _Asker) -> AbstractContextManager[None]:
-        return self.subject.settled() if ask is self.settled else nullcontext()
-
-    def _tied(self, name: str, judged: list[_Judged], failing: list[_Judged]) -> Row:
+    def _tied(self, name: str, judged: list[Judged], failing: list[Judged]) -> Row:
         note = (
             f"{len(failing)} of {len(judged)} cases differ, by up to {max(one.gap for one in failing):.1e}, "
             "through choices among equal scores; with these settled in one order nothing differs"
         )
         return self._row(name, "ties", judged, failed=len(failing), note=note)
 
-    def _spread(self, failing: list[_Judged], most: int) -> list[_Judged]:
-        cases = spread([one.case for one in failing], most)
-        return [one for one in failing if one.case in cases][:most]
-
     def _row(
-        self, name: str, state: State, judged: Sequence[_Judged], failed: int | None = None, **more: object
+        self, name: str, state: State, judged: Sequence[Judged], failed: int | None = None, **more: object
     ) -> Row:
-        bad = [one for one in judged if one.gap > self.tolerance] if name != "repeat" else []
+        bad = self.judge.failing(judged) if name != "repeat" else []
         finite = [one.gap for one in judged if np.isfinite(one.gap)]
         raised = sorted({one.raised for one in judged if one.raised})
         return Row(
@@ -391,10 +210,11 @@ def check(
             f"new {new}, sizes {sizes}, sweep {sweep}: give 1 to {MOST_NEW}, at least 1 and at least 0"
         )
     plan = Plan(tuple(sorted(set(strides))), top, subject.ids, rng, sweep=sweep, sizes=sizes)
-    suite = _Suite(subject, plan, new)
+    judge = Judge(subject, plan, new)
+    suite = _Suite(judge)
     names = _named(features)
     report("floor", 0, len(names))
-    suite.measure_floor()
+    judge.measure_floor()
     rows: dict[str, Row] = {}
     for done, name in enumerate(names):
         report(name, done, len(names))
@@ -405,9 +225,9 @@ def check(
         facts=subject.facts(),
         strides=plan.strides,
         seed=seed,
-        floor=suite.floor,
-        rounding=suite.rounding,
-        tolerance=suite.tolerance,
+        floor=judge.floor,
+        rounding=judge.rounding,
+        tolerance=judge.tolerance,
         equal_scores=subject.equal_scores,
         decision=decision,
         sentence=sentence,

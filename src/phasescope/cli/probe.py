@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from ..backends.openai_capabilities import Capabilities
 from ..backends.openai_client import Client, key_from
-from ..backends.openai_probe import Capabilities
 from ..backends.openai_probe import probe as ask
 from ..tokens import Tokenizer
 from .server import KeyVariable, PerMinute, Timeout, Tries, limits, quiet_retries

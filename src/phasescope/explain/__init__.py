@@ -1,7 +1,7 @@
 """Why a model's recall depends on phase: heads taken away one at a time, gates read, and the theory made runnable.
 
-What runs models (`explanation`, `ablation`, `probe`, `seam`, `reading`) needs torch and is imported by name; the rest
-is numpy alone.
+What runs models (`explanation`, `measured`, `ablation`, `probe`, `seam`, `reading`) needs torch and is imported by
+name; the rest is numpy alone.
 """
 
 from .account import Account as Account

@@ -3,26 +3,22 @@
 An edit at the last position changes nothing that other tokens put into the cache, so that all units of all layers
 share the prefix, and for a unit of layer ℓ only the last token's layers from ℓ on are computed again.
 
-Shape suffixes: R rows (questions), T tokens, A query heads, D channels, L layers, V vocabulary.
+Shape suffixes: R rows (questions), A query heads, D channels, V vocabulary.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from ..errors import UsageError
 from ..records import Reply, Trial
-from .gates import Fact, Read
-from .probe import gates
+from .bank import Bank
+from .contexts import Contexts, See
 from .reading import entries_replaced, is_ours
 from .seam import (
     Edit,
@@ -38,55 +34,8 @@ from .seam import (
 )
 from .units import BASE, Branch, Mode, Part, Unit, Where
 
-Ids = npt.NDArray[np.int64]
 TOLERANCE = 1e-3
 """Nats by which the identity edit may move a log-probability: rows of another batch are summed in another order."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Trials of one cluster and layout: a prefix that they share, and what each has of its own."""
-
-    trials: list[int]
-    prefix_T: Ids
-    own_RT: Ids
-
-
-@dataclass
-class Bank:
-    """What each head put out at the last position of prompts that are not among the trials.
-
-    Attributes:
-        sums: by (layer, branch), the sum over prompts [A, D] and their number.
-        samples: by (layer, branch), the outputs themselves, kept only for resampling.
-    """
-
-    sums: dict[tuple[int, Branch], tuple[Tensor, int]] = field(default_factory=dict)
-    samples: dict[tuple[int, Branch], list[Tensor]] = field(default_factory=dict)
-
-    def add(self, layer: int, branch: Branch, heads_RAD: Tensor, *, keep: bool) -> None:
-        """Take in the outputs of some prompts."""
-        total, count = self.sums.get(
-            (layer, branch), (torch.zeros_like(heads_RAD[0], dtype=torch.float64), 0)
-        )
-        self.sums[layer, branch] = total + heads_RAD.double().sum(0), count + len(heads_RAD)
-        if keep:
-            self.samples.setdefault((layer, branch), []).append(heads_RAD)
-
-    def extend(self, layer: int, branch: Branch, total_AD: Tensor, count: int) -> None:
-        """Take in a sum over so many outputs."""
-        before, seen = self.sums.get((layer, branch), (torch.zeros_like(total_AD), 0))
-        self.sums[layer, branch] = before + total_AD, seen + count
-
-    def mean_AD(self, layer: int, branch: Branch) -> Tensor:
-        """Mean output of the layer's heads."""
-        total, count = self.sums[layer, branch]
-        return total / count
-
-    @property
-    def prompts(self) -> int:
-        """How many prompts were read."""
-        return max((count for _, count in self.sums.values()), default=0)
 
 
 class Ablation:
@@ -123,31 +72,11 @@ class Ablation:
         self.units = list(units)
         self.mode: Mode = mode
         self.where: Where = where
-        branches = {part.branch for unit in units for part in unit.parts}
-        if where == "everywhere" and (mode == "resample" or "local" in branches):
-            raise UsageError(
-                "at every position heads or their entries are replaced by their mean or by zero; take --mode mean or "
-                "zero and --branch all or entries, or leave --where at 'last'"
-            )
-        folded = [seam for seam in seams if seam.shape.branches]
-        if (
-            where == "everywhere"
-            and "entries" in branches
-            and not all(is_ours(seam.attention) for seam in folded)
-        ):
-            raise UsageError(
-                "entries are replaced at every position in phasescope's own models only; leave --where at 'last'"
-            )
-        bound = any(getattr(getattr(seam.attention, "plan", None), "binding", False) for seam in seams)
-        if where == "everywhere" and mode == "mean" and bound and "entries" in branches:
-            raise UsageError(
-                "entries that are key and value at once are rotated by each position, so that they have no mean over "
-                "positions; take --mode zero"
-            )
-        self.max_tokens = max_tokens
+        if where == "everywhere":
+            _refuse_everywhere(seams, units, mode)
+        self.contexts = Contexts(self.model, seams, max_tokens)
         self.name = name
         self.bank = Bank()
-        self.tokens = 0
         self.verified: dict[str, float] = {}
 
     @property
@@ -155,9 +84,7 @@ class Ablation:
         """Names of what `ask` answers as, the untouched model first."""
         return [BASE, *(unit.name for unit in self.units)]
 
-    def learn(
-        self, trials: Sequence[Trial], see: Callable[[list[Read], list[Fact]], None] | None = None
-    ) -> None:
+    def learn(self, trials: Sequence[Trial], see: See | None = None) -> None:
         """Read reference prompts: what heads put out on them, and, once, whether the hooks hold.
 
         Args:
@@ -165,7 +92,7 @@ class Ablation:
             see: given the gates over each read of contexts, and the facts that they hold.
         """
         with torch.inference_mode():
-            for rows, last_R1, cache in self._rows(trials, see):
+            for _, last_R1, cache in self.contexts.rows(trials, see):
                 tape, logprob_RV = self._base(last_R1, cache)
                 if not self.verified:
                     self.verified = self._verify(last_R1, cache, tape, logprob_RV)
@@ -173,7 +100,6 @@ class Ablation:
                     if self.where == "last":
                         heads_RAD = self._branch(layer, branch, tape, last_R1, cache)
                         self.bank.add(layer, branch, heads_RAD, keep=self.mode == "resample")
-                del rows
             if self.where == "everywhere":
                 self._learn_everywhere(trials)
 
@@ -185,7 +111,7 @@ class Ablation:
         """
         replies: dict[str, dict[int, Reply]] = {arm: {} for arm in self.arms}
         with torch.inference_mode():
-            for rows, last_R1, cache in self._rows(trials, None):
+            for rows, last_R1, cache in self.contexts.rows(trials, None):
                 asked = [trials[row] for row in rows]
                 tape, logprob_RV = self._base(last_R1, cache)
                 replies[BASE].update(zip(rows, self._replies(asked, logprob_RV), strict=True))
@@ -205,8 +131,7 @@ class Ablation:
         for layer, branch in self._needed():
             seam = self.seams[layer]
             with averaging([seam]) as sums, reading_entries(seam) if branch == "entries" else nullcontext():
-                for groups in self._waves(trials):
-                    self._read(trials, groups, None)
+                self.contexts.read(trials)
             self.bank.extend(layer, branch, *sums[layer])
 
     def _asked_everywhere(self, trials: Sequence[Trial], unit: Unit) -> Iterator[tuple[int, Reply]]:
@@ -220,95 +145,30 @@ class Ablation:
                     edits.enter_context(entries_replaced(seam.attention, part.queries, new_AD))
                 else:
                     edits.enter_context(editing_everywhere(seam, part.queries, new_AD))
-            for rows, last_R1, cache in self._rows(trials, None):
-                logprob_RV = self._last(last_R1, cache)
+            for rows, last_R1, cache in self.contexts.rows(trials, None):
+                logprob_RV = self.contexts.last(last_R1, cache)
                 yield from zip(rows, self._replies([trials[row] for row in rows], logprob_RV), strict=True)
-
-    # Reading contexts ------------------------------------------------------------------------------------------
-
-    def _rows(
-        self, trials: Sequence[Trial], see: Callable[[list[Read], list[Fact]], None] | None
-    ) -> Iterator[tuple[list[int], Tensor, Any]]:
-        """Trials whose prompts are read but for their last token: their numbers, that token, and the cache."""
-        for groups in self._waves(trials):
-            cache = self._read(trials, groups, see)
-            rows = [row for group in groups for row in group.trials]
-            group_R = np.repeat(np.arange(len(groups)), [len(group.trials) for group in groups])
-            own_RT = np.concatenate([group.own_RT for group in groups])
-            size = max(1, self.max_tokens // len(trials[rows[0]].prompt_ids))
-            for start in range(0, len(rows), size):
-                chunk = slice(start, start + size)
-                mine = self._copied(cache, group_R[chunk])
-                ids_RT = self._tensor(own_RT[chunk])
-                if ids_RT.shape[1] > 1:
-                    self.tokens += ids_RT[:, :-1].numel()
-                    mine = self._forward(ids_RT[:, :-1], mine).cache
-                yield rows[chunk], ids_RT[:, -1:], mine
-
-    def _read(
-        self,
-        trials: Sequence[Trial],
-        groups: Sequence[_Group],
-        see: Callable[[list[Read], list[Fact]], None] | None,
-    ) -> Any:
-        """The cache after the shared prefixes, and what the gates did while they were read."""
-        prefix_BT = np.stack([group.prefix_T for group in groups])
-        if not prefix_BT.size:
-            return None
-        self.tokens += prefix_BT.size
-        if see is None:
-            return self._forward(self._tensor(prefix_BT), None).cache
-        with gates(list(self.seams.values())) as reads:
-            cache = self._forward(self._tensor(prefix_BT), None).cache
-            facts = [
-                Fact(row, trials[index].source_position, value)
-                for row, group in enumerate(groups)
-                for index in group.trials
-                if (value := value_position(trials[index])) is not None and value < prefix_BT.shape[1]
-            ]
-            see(reads(), facts)
-        return cache
-
-    def _waves(self, trials: Sequence[Trial]) -> Iterator[list[_Group]]:
-        """Groups of equal shape that fit one forward together."""
-        waves: dict[tuple[int, ...], list[_Group]] = {}
-        for group in _groups(trials):
-            shape = (len(group.prefix_T), group.own_RT.shape[1])
-            wave = waves.setdefault(shape, [])
-            if wave and (len(wave) + 1) * sum(shape) > self.max_tokens:
-                yield wave
-                wave = waves[shape] = []
-            wave.append(group)
-        yield from waves.values()
-
-    def _copied(self, cache: Any, row_R: Ids) -> Any:
-        """A copy of a cache with these rows; reading expands a cache in place."""
-        if cache is None:
-            return None
-        own = copy.deepcopy(cache)
-        own.reorder_cache(self._tensor(row_R))
-        return own
 
     # The last token --------------------------------------------------------------------------------------------
 
     def _base(self, last_R1: Tensor, cache: Any) -> tuple[Tape, Tensor]:
         """The untouched forward: what heads put out, and the log-probabilities of the next token."""
         with recording(list(self.seams.values())) as tape:
-            return tape, self._last(last_R1, self._repeated(cache, len(last_R1), 1))
+            return tape, self.contexts.last(last_R1, self.contexts.repeated(cache, len(last_R1), 1))
 
     def _branch(self, layer: int, branch: Branch, tape: Tape, last_R1: Tensor, cache: Any) -> Tensor:
         """What a layer's heads read through one branch, [R, A, D]."""
         whole_RAD = tape.heads[layer]
         if branch == "all":
             return whole_RAD
-        seam, own = self.seams[layer], self._repeated(cache, len(last_R1), 1)
+        seam, own = self.seams[layer], self.contexts.repeated(cache, len(last_R1), 1)
         with (
             reading_entries(seam),
             recording([seam], stop=True) as part,
             beginning_at(self.seams, layer, tape.stream[layer]),
             until_seen(),
         ):
-            self._last(last_R1, own)
+            self.contexts.last(last_R1, own)
         entries_RAD = part.heads[layer]
         return entries_RAD if branch == "entries" else whole_RAD - entries_RAD
 
@@ -318,7 +178,7 @@ class Ablation:
         """Log-probabilities without each unit; the units of one lowest layer share forwards."""
         rows = len(last_R1)
         parts = {key: self._branch(*key, tape, last_R1, cache) for key in self._needed() if key[1] != "all"}
-        at_once = max(1, self.max_tokens // max(1, rows * len(asked[0].prompt_ids)))
+        at_once = max(1, self.contexts.max_tokens // max(1, rows * len(asked[0].prompt_ids)))
         for layer in sorted({unit.lowest for unit in self.units}):
             units = [unit for unit in self.units if unit.lowest == layer]
             for start in range(0, len(units), at_once):
@@ -340,7 +200,7 @@ class Ablation:
         stream = tape.stream[layer]
         stream = stream.repeat(times, *(1,) * (stream.ndim - 1))
         with beginning_at(self.seams, layer, stream), editing(self.seams, edits):
-            return self._last(last_R1.repeat(times, 1), self._repeated(cache, rows, times))
+            return self.contexts.last(last_R1.repeat(times, 1), self.contexts.repeated(cache, rows, times))
 
     def _replacement(
         self, part: Part, asked: Sequence[Trial], tape: Tape, parts: dict[tuple[int, Branch], Tensor]
@@ -394,23 +254,9 @@ class Ablation:
             )
         return {"identity_edit": same, "zero_edit": moved}
 
-    def _repeated(self, cache: Any, rows: int, times: int) -> Any:
-        return self._copied(cache, np.tile(np.arange(rows), times))
-
-    def _last(self, last_R1: Tensor, cache: Any) -> Tensor:
-        """Log-probabilities of the token after the last one, [R, V]."""
-        logits_RV = self._forward(last_R1, cache).logits[:, -1]
-        return torch.log_softmax(logits_RV, dim=-1, dtype=torch.float32)
-
-    def _forward(self, ids_BT: Tensor, cache: Any) -> Any:
-        return self.model(input_ids=ids_BT, cache=cache, use_cache=True, logits_to_keep=1)
-
-    def _tensor(self, ids: Any) -> Tensor:
-        return torch.as_tensor(ids, dtype=torch.long, device=self.model.device)
-
     def _replies(self, asked: Sequence[Trial], logprob_RV: Tensor) -> list[Reply]:
         """What each row says of its trial's first answer token."""
-        answer_R1 = self._tensor([trial.answer_ids[:1] for trial in asked])
+        answer_R1 = self.contexts.tensor([trial.answer_ids[:1] for trial in asked])
         right_R = logprob_RV.gather(1, answer_R1)[:, 0]
         if not bool(right_R.isfinite().all()):
             raise UsageError(
@@ -425,35 +271,30 @@ class Ablation:
     def _candidates(self, asked: Sequence[Trial], logprob_RV: Tensor) -> list[tuple[float, ...] | None]:
         """Log-probability of each candidate; trials may have none, or different numbers of them."""
         if len({len(trial.candidate_ids) for trial in asked}) == 1 and asked[0].candidate_ids:
-            index_RC = self._tensor([trial.candidate_ids for trial in asked])
+            index_RC = self.contexts.tensor([trial.candidate_ids for trial in asked])
             return [tuple(row) for row in logprob_RV.gather(1, index_RC).tolist()]
         return [
-            tuple(row[self._tensor(trial.candidate_ids)].tolist()) if trial.candidate_ids else None
+            tuple(row[self.contexts.tensor(trial.candidate_ids)].tolist()) if trial.candidate_ids else None
             for trial, row in zip(asked, logprob_RV, strict=True)
         ]
 
 
-def value_position(trial: Trial) -> int | None:
-    """Where a fact's value stands: the first place after its key at which the answer begins."""
-    try:
-        return trial.prompt_ids.index(trial.answer_ids[0], trial.source_position + 1)
-    except ValueError:
-        return None
-
-
-def first_token(trial: Trial) -> Trial:
-    """The trial with the first token of its answer as the whole of it."""
-    return trial if len(trial.answer_ids) == 1 else replace(trial, answer_ids=trial.answer_ids[:1])
-
-
-def _groups(trials: Sequence[Trial]) -> Iterator[_Group]:
-    """Trials of one cluster, layout and length, by their longest common prefix short of the last token."""
-    found: dict[tuple[str, int, int], list[int]] = {}
-    for index, trial in enumerate(trials):
-        found.setdefault((trial.cluster, trial.layout, len(trial.prompt_ids)), []).append(index)
-    for indices in found.values():
-        ids_RT = np.array([trials[index].prompt_ids for index in indices], dtype=np.int64)
-        same_T = (ids_RT == ids_RT[0]).all(axis=0)
-        same_T[-1] = False
-        shared = int(same_T.argmin())
-        yield _Group(indices, ids_RT[0, :shared], ids_RT[:, shared:])
+def _refuse_everywhere(seams: Sequence[Seam], units: Sequence[Unit], mode: Mode) -> None:
+    """Raise `UsageError` for units that cannot be replaced at every position."""
+    branches = {part.branch for unit in units for part in unit.parts}
+    if mode == "resample" or "local" in branches:
+        raise UsageError(
+            "at every position heads or their entries are replaced by their mean or by zero; take --mode mean or "
+            "zero and --branch all or entries, or leave --where at 'last'"
+        )
+    folded = [seam for seam in seams if seam.shape.branches]
+    if "entries" in branches and not all(is_ours(seam.attention) for seam in folded):
+        raise UsageError(
+            "entries are replaced at every position in phasescope's own models only; leave --where at 'last'"
+        )
+    bound = any(getattr(getattr(seam.attention, "plan", None), "binding", False) for seam in seams)
+    if mode == "mean" and bound and "entries" in branches:
+        raise UsageError(
+            "entries that are key and value at once are rotated by each position, so that they have no mean over "
+            "positions; take --mode zero"
+        )

@@ -219,3 +219,9 @@ def ids_between(tokenizer: Tokenizer, left: str, right: str, texts: Sequence[str
         whole = last >= len(before) and ids[: len(before)] == before and ids[last:] == after
         inside.append(ids[len(before) : last] if whole else None)
     return inside
+
+
+def listed(values: Sequence[object]) -> str:
+    """The first of some values, for a message."""
+    first = ", ".join(map(str, values[:8]))
+    return f"{first}, …" if len(values) > 8 else first or "none"

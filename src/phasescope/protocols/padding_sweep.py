@@ -15,19 +15,16 @@ from ..records import Observation, Reply, Trial, dump_json
 from ..synthetic import RetrievalVocabulary
 from ..tokens import Tokenizer
 from .base import Batch, Plan, Protocol
-from .padding import Family, exact_pads, ids_between, parse_families
+from .padding import Family, Ids, listed, parse_families
+from .padding_case import Case, ids_case, text_case
+from .padding_page import Page, Placement, Places
 from .prompts import Prompt
 from .scorers import Scorer
-
-Ids = tuple[int, ...]
-Placement = Literal["front", "mark", "around"]
 
 LONGEST = 512
 """Pad tokens at most: two turns of every stride up to 256."""
 LEGIBLE = 200
 """Characters that are kept of a continuation which is not scored as text."""
-_HERE = "\N{WHITE LARGE SQUARE}message\N{WHITE LARGE SQUARE}"
-_EDGE = 64  # characters on either side of a pad that are read to find one that fits; all are read in the end
 
 
 def parse_lengths(text: str) -> tuple[int, ...]:
@@ -44,41 +41,6 @@ def parse_lengths(text: str) -> tuple[int, ...]:
         raise UsageError(
             f"lengths {text!r}: give FIRST:END such as 24:40 (24 to 39), or a list such as 0,4,8"
         ) from None
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One prompt as token ids, ready to be padded.
-
-    Attributes:
-        name: of the prompt.
-        parts: its ids before the pad, after it, and after a second pad; only the first may be empty.
-        source: index of the token that is asked about in the prompt without pads.
-        answer_ids, rival_ids: expected continuation, and the first token of each rival.
-        answers: the texts of answer and rivals as far as they are compared, for a report.
-        pads: ids by family and length.
-        dropped: by family, why it cannot be used here.
-    """
-
-    name: str
-    parts: tuple[Ids, Ids, Ids]
-    source: int
-    answer_ids: Ids
-    rival_ids: Ids
-    answers: tuple[str, ...]
-    pads: dict[str, dict[int, Ids]]
-    dropped: dict[str, str]
-
-    @property
-    def repeating(self) -> dict[str, int]:
-        """Families whose pads repeat a unit of several tokens, with its size: a period of the pad itself."""
-        units = {family: _unit(pads[max(pads)]) for family, pads in self.pads.items()}
-        return {family: unit for family, unit in units.items() if unit > 1}
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of the prompt without pads."""
-        return sum(map(len, self.parts))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,10 +148,21 @@ class PaddingSweep(Protocol):
     def cases(self) -> tuple[Case, ...]:
         """Every prompt as ids, with the pads that fit it."""
         families = parse_families(self.families)
-        return tuple(
-            (_ids_case if prompt.prompt_ids else _text_case)(self, prompt, families)
-            for prompt in self.prompts
+        return tuple(self._case(prompt, families) for prompt in self.prompts)
+
+    def _case(self, prompt: Prompt, families: Sequence[Family]) -> Case:
+        if prompt.prompt_ids:
+            return ids_case(prompt, families, self.lengths, self.placement)
+        assert self.tokenizer is not None  # checked with the settings
+        places = Places(
+            placement=self.placement,
+            mark=self.mark,
+            second_mark=self.second_mark,
+            source_mark=self.source_mark,
         )
+        page = Page.of(self.tokenizer, prompt, places, chat=self.chat, system=self.system)
+        around = self.placement == "around"
+        return text_case(prompt, page, families, self.lengths, around=around, scorer=self.scorer)
 
     def batch_sizes(self) -> list[int]:
         """One batch per prompt and family: its lengths."""
@@ -290,273 +263,5 @@ def _check_lengths(lengths: Sequence[int]) -> None:
     whole = all(isinstance(length, int) and not isinstance(length, bool) for length in lengths)
     if not whole or len(set(lengths)) < max(2, len(lengths)) or min(lengths) < 0 or max(lengths) > LONGEST:
         raise UsageError(
-            f"lengths are {_some(lengths)}; give two or more different whole numbers from 0 to {LONGEST}"
+            f"lengths are {listed(lengths)}; give two or more different whole numbers from 0 to {LONGEST}"
         )
-
-
-def _unit(pad: Ids) -> int:
-    """The number of tokens after which a pad repeats, opening and closing aside; 1 for one token over and over.
-
-    0 where it does not repeat twice.
-    """
-    core = pad[2:-3]
-    return next((n for n in range(1, len(core) // 2 + 1) if core[n:] == core[:-n]), 0)
-
-
-def _some(values: Sequence[object]) -> str:
-    listed = ", ".join(map(str, values[:8]))
-    return f"{listed}, …" if len(values) > 8 else listed or "none"
-
-
-def _ids_case(sweep: PaddingSweep, prompt: Prompt, families: Sequence[Family]) -> Case:
-    """A prompt that is given as ids; only families that are given as ids can pad it."""
-    first = 0 if sweep.placement == "front" else prompt.at
-    second = prompt.until if sweep.placement == "around" else len(prompt.prompt_ids)
-    if first is None or second is None or not first < second:
-        raise UsageError(
-            f"prompt {prompt.name!r}: placement {sweep.placement} needs {'at' if first is None else 'until'}, "
-            "an index into prompt_ids, and until beyond at"
-        )
-    rivals = tuple(ids[0] for ids in prompt.rival_ids)
-    if prompt.expected_ids[0] in rivals:
-        raise UsageError(f"prompt {prompt.name!r}: a rival begins with the expected token {rivals[0]}")
-    ids = prompt.prompt_ids
-    pads = {
-        family.name: {n: (family.ids * n)[:n] for n in sweep.lengths} for family in families if family.ids
-    }
-    answer_ids = prompt.expected_ids[:1] if rivals else prompt.expected_ids
-    return Case(
-        name=prompt.name,
-        parts=(ids[:first], ids[first:second], ids[second:]),
-        source=first if prompt.source is None else prompt.source,
-        answer_ids=answer_ids,
-        rival_ids=rivals,
-        answers=tuple(f"id {token}" for token in (answer_ids[0], *rivals)),
-        pads=pads,
-        dropped={f.name: "a prompt of ids needs pads of ids, ids:1,2,3" for f in families if not f.ids},
-    )
-
-
-def _text_case(sweep: PaddingSweep, prompt: Prompt, families: Sequence[Family]) -> Case:
-    assert sweep.tokenizer is not None  # checked with the settings
-    page = _Page.of(sweep, sweep.tokenizer, prompt)
-    answer_ids, rival_ids, answers = _answers(page, prompt, scored=sweep.scorer is not None)
-    if sweep.scorer is not None and sweep.scorer.needs_expected and not prompt.expected.strip():
-        raise UsageError(f"prompt {prompt.name!r}: scorer {sweep.scorer.given} needs an expected text")
-    lengths = sweep.lengths
-    around = sweep.placement == "around"
-    if 0 in lengths and not page.whole({0: ""}, (0,), around=False):
-        raise UsageError(
-            f"prompt {prompt.name!r}: the mark splits a token, or blanks beside it join with the text; move it to "
-            "the beginning of a line or word, or let lengths begin at 1"
-        )
-    pads: dict[str, dict[int, Ids]] = {}
-    dropped: dict[str, str] = {}
-    for family in families:
-        found = _pads(page, family, lengths, around)
-        if isinstance(found, str):
-            dropped[family.name] = found
-        elif twin := next((name for name, other in pads.items() if other == found), None):
-            dropped[family.name] = f"under this tokenizer it is the same as {twin}"
-        else:
-            pads[family.name] = found
-    return Case(prompt.name, page.parts, page.source, answer_ids, rival_ids, answers, pads, dropped)
-
-
-def _pads(page: _Page, family: Family, lengths: Sequence[int], around: bool) -> dict[int, Ids] | str:
-    """A family's ids by length, or why there are none."""
-    if family.ids:
-        return "pads of ids need a prompt of ids"
-    pads = exact_pads(family.styles(page.tokenizer), lengths, page.joined)
-    if pads.missing:
-        return f"no pad of exactly {_some(pads.missing)} tokens leaves the prompt's own tokens as they are"
-    if pads.uneven:
-        return "its pads would differ in more than their length"
-    if not page.whole(pads.texts, lengths, around):
-        return "read as a whole, a padded prompt has other tokens than its parts"
-    return pads.ids
-
-
-def _answers(page: _Page, prompt: Prompt, *, scored: bool) -> tuple[Ids, Ids, tuple[str, ...]]:
-    """The expected ids, the first token of each rival, and the texts of what is compared.
-
-    With rivals the answers part at their first token, and that one decides.
-    """
-    if scored:
-        return (), (), (prompt.expected,) if prompt.expected else ()
-    if not prompt.expected:
-        raise UsageError(f"prompt {prompt.name!r} has no expected continuation; give one, or a scorer")
-    expected, *rivals = (page.continuation(text) for text in (prompt.expected, *prompt.rival))
-    for text, ids in zip(prompt.rival, rivals, strict=True):
-        if ids[0] == expected[0]:
-            shared = page.tokenizer.decode(ids[:1])
-            raise UsageError(
-                f"prompt {prompt.name!r}: expected {prompt.expected!r} and rival {text!r} begin with the same "
-                f"token {shared!r}; put what they share at the end of the prompt, so that they part at once"
-            )
-    firsts = tuple(dict.fromkeys(ids[0] for ids in rivals))
-    answer_ids = expected[:1] if rivals else expected
-    return (
-        answer_ids,
-        firsts,
-        tuple(page.tokenizer.decode(ids) for ids in (answer_ids, *((t,) for t in firsts))),
-    )
-
-
-@dataclass(frozen=True)
-class _Page:
-    """A prompt of text between two pads, as text and as ids.
-
-    Attributes:
-        tokenizer: of the model.
-        texts: before the first pad, after it, and after the second one, the template's text included.
-        start_ids: what the tokenizer puts in front of every text.
-        source_at: character of the source in the joined texts.
-        rendered: the whole text from the user's message.
-        message: the three texts as the user wrote them.
-    """
-
-    tokenizer: Tokenizer
-    texts: tuple[str, str, str]
-    start_ids: Ids
-    source_at: int
-    chat: bool
-    system: str | None
-    message: tuple[str, str, str]
-
-    @classmethod
-    def of(cls, sweep: PaddingSweep, tokenizer: Tokenizer, prompt: Prompt) -> _Page:
-        message, source_at = _cut(sweep, prompt)
-        head, middle, rest = message
-        start_ids: Ids = () if sweep.chat else tokenizer.start_ids
-        if start_ids and tokenizer.encode("".join(message)[:_EDGE])[: len(start_ids)] == list(start_ids):
-            start_ids = ()  # the user's text begins with it already
-        if sweep.chat:
-            before, after = _template(tokenizer, "".join(message), sweep.system)
-            head, source_at = before + head, source_at + len(before)
-            middle, rest = (middle, rest + after) if rest else (middle + after, "")
-        return cls(tokenizer, (head, middle, rest), start_ids, source_at, sweep.chat, sweep.system, message)
-
-    @cached_property
-    def ids(self) -> tuple[Ids, Ids, Ids]:
-        """The ids of the three texts, each on its own."""
-        head, middle, rest = (tuple(self.tokenizer.encode(text)) for text in self.texts)
-        return head, middle, rest
-
-    @property
-    def parts(self) -> tuple[Ids, Ids, Ids]:
-        """The ids of the three texts, what the tokenizer puts in front included."""
-        return self.start_ids + self.ids[0], self.ids[1], self.ids[2]
-
-    @property
-    def source(self) -> int:
-        """Index of the token that holds the source's first character, in the prompt without pads."""
-        before, left = len(self.start_ids), self.source_at
-        for text in self.texts:
-            if left < len(text):
-                spans = self.tokenizer.encode_spans(text)[1]
-                return before + next(index for index, (_, end) in enumerate(spans) if end > left)
-            before, left = before + len(self.tokenizer.encode(text)), left - len(text)
-        raise UsageError(
-            "the source mark stands at the very end of the prompt; put it before what is asked about"
-        )
-
-    def joined(self, texts: Sequence[str]) -> list[Ids | None]:
-        """The ids of pads beside the nearest characters; where there are two places, equal in both."""
-        places = [(self.texts[0][-_EDGE:], self.texts[1][:_EDGE])]
-        if self.texts[2]:
-            places.append((self.texts[1][-_EDGE:], self.texts[2][:_EDGE]))
-        found = [ids_between(self.tokenizer, left, right, texts) for left, right in places]
-        return [
-            first if all(other == first for other in rest) else None
-            for first, *rest in zip(*found, strict=True)
-        ]
-
-    def whole(self, texts: dict[int, str], lengths: Sequence[int], around: bool) -> bool:
-        """Whether each padded prompt, read as one text, has the ids of its parts, and so many pads."""
-        head, middle, rest = self.texts
-        total = min(lengths) + max(lengths)
-        pads = [(texts[length], texts[total - length] if around else "") for length in lengths]
-        if self.chat and any(not self._kept(*pair) for pair in pads):
-            return False
-        read = self.tokenizer.encode_many([head + one + middle + two + rest for one, two in pads])
-        first, second, third = map(list, self.ids)
-        return all(
-            ids[: len(first)] == first
-            and ids[len(first) + length :][: len(second)] == second
-            and ids[len(ids) - len(third) :] == third
-            and len(ids) == len(first) + len(second) + len(third) + length + (total - length if around else 0)
-            for length, ids in zip(lengths, read, strict=True)
-        )
-
-    def _kept(self, one: str, two: str) -> bool:
-        """Whether the chat template leaves a padded message as it is; some strip blanks from its ends."""
-        head, middle, rest = self.message
-        shown = self.tokenizer.render(_messages(head + one + middle + two + rest, self.system))
-        return shown == self.texts[0] + one + self.texts[1] + two + self.texts[2]
-
-    def continuation(self, text: str) -> Ids:
-        """The ids of a text after the prompt.
-
-        Raises:
-            UsageError: if the tokenizer joins it with the prompt's last token.
-        """
-        tail = (self.texts[2] or self.texts[1])[-_EDGE:]
-        before, both = self.tokenizer.encode(tail), self.tokenizer.encode(tail + text)
-        if both[: len(before)] != before or len(both) == len(before):
-            raise UsageError(
-                f"the tokenizer joins the prompt's end {tail[-12:]!r} with {text!r} to other tokens; end the prompt "
-                "before the blank or letters that belong to the answer, and begin the answer with them"
-            )
-        return tuple(both[len(before) :])
-
-
-def _cut(sweep: PaddingSweep, prompt: Prompt) -> tuple[tuple[str, str, str], int]:
-    """The user's text without marks, in three parts, and the character of the source in it."""
-    text, marks = prompt.prompt, [sweep.mark, sweep.second_mark]
-    used = {"front": 0, "mark": 1, "around": 2}[sweep.placement]
-    wanted = [*marks[:used], *([sweep.source_mark] if sweep.source_mark is not None else [])]
-    for mark in wanted:
-        if not mark or text.count(mark) != 1:
-            raise UsageError(
-                f"prompt {prompt.name!r} has the mark {mark!r} {text.count(mark) if mark else 0} times; it must stand "
-                "in it exactly once, or choose another mark or placement"
-            )
-    if not used and sweep.mark in text:
-        raise UsageError(
-            f"prompt {prompt.name!r} has the mark {sweep.mark!r}, but pads go to the front; choose placement mark, "
-            "or another mark"
-        )
-    source = text.find(sweep.source_mark) if sweep.source_mark else None
-    text = text.replace(sweep.source_mark, "") if sweep.source_mark else text
-    cuts = [text.find(mark) for mark in marks[:used]]
-    if cuts != sorted(cuts):
-        raise UsageError(f"prompt {prompt.name!r} has {marks[1]!r} before {marks[0]!r}; put it after")
-    pieces = [text]
-    for mark in marks[:used]:
-        head, _, rest = pieces.pop().partition(mark)
-        pieces += [head, rest]
-    head, middle, rest = [("", pieces[0], ""), (*pieces, ""), tuple(pieces)][used]
-    if not middle or (used == 2 and not rest):
-        raise UsageError(f"prompt {prompt.name!r} has no text after a mark; pads go before what is asked")
-    if source is None:
-        return (head, middle, rest), len(head)
-    return (head, middle, rest), source - sum(
-        len(mark) for mark, cut in zip(marks, cuts, strict=False) if cut < source
-    )
-
-
-def _messages(content: str, system: str | None) -> list[dict[str, str]]:
-    messages = [] if system is None else [{"role": "system", "content": system}]
-    return [*messages, {"role": "user", "content": content}]
-
-
-def _template(tokenizer: Tokenizer, content: str, system: str | None) -> tuple[str, str]:
-    """The template's text before and after a message.
-
-    Raises:
-        UsageError: if there is no template, or it changes the message.
-    """
-    tokenizer.chat(content, system=system)  # refuses what it cannot do
-    before, _, after = tokenizer.render(_messages(_HERE, system)).partition(_HERE)
-    return before, after

@@ -1,9 +1,4 @@
-"""An OpenAI-compatible server of our own, whose model is known and whose faults come on demand.
-
-It is what tests and benchmarks measure over HTTP. It speaks the dialects that servers differ in: prompts
-as ids or text, log-probabilities as lists or records, tokens named by text or id, with or without counts,
-echoed ids, a /tokenize endpoint and a prefix cache.
-"""
+"""A fake server over HTTP: one that counts its requests, remembers prefixes and breaks as it is told to."""
 
 from __future__ import annotations
 
@@ -11,89 +6,19 @@ import itertools
 import json
 import threading
 from collections import Counter, deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-from .fake_model import RARE, FakeModel
-from .tokens import Tokenizer
+from ..fake_model import RARE, FakeModel
+from ..tokens import Tokenizer
+from .dialect import Dialect, Json
+from .offers import Fault, Kind, Offers
 
-Json = dict[str, Any]
-Kind = Literal[
-    "429",
-    "429 with a time",
-    "500",
-    "time-out",
-    "cut connection",
-    "invalid JSON",
-    "missing log-probabilities",
-    "wrong token count",
-    "slow drip",
-    "two choices",
-    "answer to another request",
-    "silently truncated prompt",
-]
 KEPT_PREFIXES = 8
-
-
-@dataclass(frozen=True, kw_only=True)
-class Offers:
-    """What the server can do.
-
-    Attributes:
-        token_ids: prompts may be token ids.
-        chat, completions: whether the endpoint exists.
-        logprobs: their shape: parallel `lists`, `records` with ids, or none.
-        names: how lists name tokens: by text, or by `token_id:17` when asked to.
-        top: log-probabilities per token at most; more are refused, or (0) there is no bound.
-        named: tokens whose log-probabilities can be asked for by id.
-        prompt_logprobs, echo: ways to those of the prompt.
-        counts: whether the usage is told.
-        echoes: whether the prompt's ids are told on demand.
-        tokenize: the field of /tokenize, if there is one.
-        caches: how a cached prefix is refused; the cache is there, and reported, if this is not None.
-        start: tokens that the server puts in front of texts.
-        strict: unknown fields are refused.
-        key: what a request must bring as bearer token.
-    """
-
-    token_ids: bool = True
-    chat: bool = False
-    completions: bool = True
-    logprobs: Literal["lists", "records"] | None = "lists"
-    names: Literal["text", "ids"] = "ids"
-    top: int = 20
-    named: int = 0
-    prompt_logprobs: bool = False
-    echo: bool = False
-    counts: bool = True
-    echoes: bool = False
-    tokenize: Literal["prompt", "content"] | None = None
-    caches: Literal["cache_prompt", "cache_salt"] | None = None
-    start: tuple[int, ...] = ()
-    strict: bool = False
-    key: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """What goes wrong, for whom and how often.
-
-    Attributes:
-        kind: what.
-        share: share of the prompts that it befalls, chosen by their hash.
-        times: how often each of them, until it is answered; None for always.
-        seconds: of a time-out, a drip, or the wait that a 429 names.
-        longer_than: it befalls only prompts of more tokens or characters than this.
-    """
-
-    kind: Kind
-    share: float = 0.3
-    times: int | None = 1
-    seconds: float = 1.0
-    longer_than: int = 0
+FIELDS = {"model", "prompt", "messages", "max_tokens", "temperature", "seed", "logprobs", "top_logprobs"}
+"""What a strict server knows."""
 
 
 @dataclass
@@ -145,6 +70,11 @@ class FakeServer:
         """The base URL."""
         return f"http://127.0.0.1:{self._http.server_port}/v1"
 
+    @property
+    def dialect(self) -> Dialect:
+        """How prompts are read and log-probabilities written."""
+        return Dialect(self.offers, self.tokenizer)
+
     def enter(self, path: str, body: Json) -> None:
         """Count a request in."""
         with self._lock:
@@ -176,23 +106,13 @@ class FakeServer:
         """Status and body of an answer."""
         if path == "/tokenize" and self.offers.tokenize:
             text = body.get(self.offers.tokenize)
-            return 200, {"tokens": self._encode(text) if isinstance(text, str) else []}
+            return 200, {"tokens": self.dialect.encode(text) if isinstance(text, str) else []}
         endpoints = {"/v1/completions": self.offers.completions, "/v1/chat/completions": self.offers.chat}
         if not endpoints.get(path):
             return 404, {"error": {"message": "File Not Found"}}
-        known = {
-            "model",
-            "prompt",
-            "messages",
-            "max_tokens",
-            "temperature",
-            "seed",
-            "logprobs",
-            "top_logprobs",
-        }
-        if self.offers.strict and body.keys() - known:
-            return 422, {"detail": f"Unexpected fields in the request: {sorted(body.keys() - known)}"}
-        ids = self._prompt(body)
+        if self.offers.strict and body.keys() - FIELDS:
+            return 422, {"detail": f"Unexpected fields in the request: {sorted(body.keys() - FIELDS)}"}
+        ids = self.dialect.prompt(body)
         if ids is None:
             return 400, {"detail": "prompt must be a string."}
         if fault == "silently truncated prompt":
@@ -209,16 +129,6 @@ class FakeServer:
             self._last = answered
         return 200, answered
 
-    def _prompt(self, body: Json) -> tuple[int, ...] | None:
-        """What the model reads."""
-        if "messages" in body:
-            assert self.tokenizer is not None  # a chat is text
-            return tuple(self.tokenizer.encode(self.tokenizer.render(body["messages"])))
-        prompt = body.get("prompt")
-        if isinstance(prompt, str):
-            return (*self.offers.start, *self._encode(prompt))
-        return tuple(prompt) if isinstance(prompt, list) and prompt and self.offers.token_ids else None
-
     def _whole(self, ids: tuple[int, ...], body: Json, top: int | None, fault: Kind | None) -> Json:
         """The whole answer: text, log-probabilities, usage and echoes."""
         told, read = [], list(ids)
@@ -227,21 +137,13 @@ class FakeServer:
             read.append(max(told[-1], key=lambda token: told[-1][token]))
         generated = read[len(ids) :]
         cached = self._cached(ids, body)
-        text = self.tokenizer.decode(generated) if self.tokenizer else " ".join(map(str, generated))
+        text = self.dialect.decode(generated)
         choice: Json = {"index": 0, "finish_reason": "length"}
-        if "messages" in body:
-            choice["message"] = {"role": "assistant", "content": text}
-        else:
-            choice["text"] = text
+        choice |= (
+            {"message": {"role": "assistant", "content": text}} if "messages" in body else {"text": text}
+        )
         if self.offers.logprobs and top is not None and fault != "missing log-probabilities":
-            shape = self._records if self.offers.logprobs == "records" else self._lists
-            asked = body.get("logprob_token_ids", ())[: self.offers.named]
-            if body.get("echo") and self.offers.echo:
-                echoed = [self.model.next_token(ids[:end]) for end in range(len(ids))]
-                choice["logprobs"] = self._lists([*ids, *generated], [*echoed, *told], top, asked, body)
-                choice["logprobs"]["token_logprobs"][0] = None
-            else:
-                choice["logprobs"] = shape(generated, told, top, asked, body)
+            choice["logprobs"] = self._logprobs(ids, generated, told, top, body)
         if "prompt_logprobs" in body and self.offers.prompt_logprobs:
             before = [self.model.next_token(ids[:end]).get(token, RARE) for end, token in enumerate(ids)]
             ranked = [{str(token): {"logprob": p}} for token, p in zip(ids, before, strict=True)]
@@ -257,6 +159,18 @@ class FakeServer:
                 answer["usage"]["prompt_tokens_details"] = {"cached_tokens": cached}
         return answer
 
+    def _logprobs(
+        self, ids: tuple[int, ...], generated: list[int], told: list[dict[int, float]], top: int, body: Json
+    ) -> Json:
+        """Log-probabilities of the generated tokens, behind those of the prompt where they are to be echoed."""
+        asked = body.get("logprob_token_ids", ())[: self.offers.named]
+        if not (body.get("echo") and self.offers.echo):
+            return self.dialect.logprobs(generated, told, top, asked, body)
+        echoed = [self.model.next_token(ids[:end]) for end in range(len(ids))]
+        found = self.dialect.lists([*ids, *generated], [*echoed, *told], top, asked, body)
+        found["token_logprobs"][0] = None
+        return found
+
     def _cached(self, ids: tuple[int, ...], body: Json) -> int:
         """How many tokens of the prompt a kept one begins with, at most all but the last."""
         space = body.get("cache_salt") if self.offers.caches == "cache_salt" else None
@@ -265,64 +179,6 @@ class FakeServer:
         found = max((_common(ids, kept) for name, kept in self._prefixes if name == space), default=0)
         self._prefixes.append((space, ids))
         return min(found, len(ids) - 1)
-
-    def _lists(
-        self,
-        tokens: Sequence[int],
-        told: Sequence[dict[int, float]],
-        top: int,
-        asked: Sequence[int],
-        body: Json,
-    ) -> Json:
-        """Log-probabilities as the old completions give them."""
-        by_id = self.offers.names == "ids" and (
-            self.tokenizer is None or body.get("return_tokens_as_token_ids")
-        )
-
-        def name(token: int) -> str:
-            if by_id or self.tokenizer is None:
-                return f"token_id:{token}"
-            return self.tokenizer.decode([token])
-
-        return {
-            "tokens": [name(token) for token in tokens],
-            "token_logprobs": [p.get(token, RARE) for token, p in zip(tokens, told, strict=True)],
-            "top_logprobs": [{name(t): p for t, p in self._likeliest(p, top, asked)} for p in told],
-        }
-
-    def _records(
-        self,
-        tokens: Sequence[int],
-        told: Sequence[dict[int, float]],
-        top: int,
-        asked: Sequence[int],
-        body: Json,
-    ) -> Json:
-        """Log-probabilities as chats give them, and llama.cpp everything."""
-
-        def record(token: int, logprob: float) -> Json:
-            text = self.tokenizer.decode([token]) if self.tokenizer else str(token)
-            own = {"id": token} if self.offers.names == "ids" else {}
-            return {**own, "token": text, "bytes": list(text.encode()), "logprob": logprob}
-
-        return {
-            "content": [
-                record(token, p.get(token, RARE))
-                | {"top_logprobs": [record(*pair) for pair in self._likeliest(p, top, asked)]}
-                for token, p in zip(tokens, told, strict=True)
-            ]
-        }
-
-    def _likeliest(self, told: dict[int, float], top: int, asked: Sequence[int]) -> list[tuple[int, float]]:
-        """As many as were asked for, the unlikely ones from the vocabulary's end; and those asked for by id."""
-        size = self.tokenizer.size if self.tokenizer else 1000
-        ranked = sorted(told.items(), key=lambda pair: -pair[1])[:top]
-        rest = (token for token in reversed(range(size)) if token not in told)
-        ranked += [(token, RARE) for token, _ in zip(rest, range(top - len(ranked)), strict=False)]
-        return ranked + [(token, told.get(token, RARE)) for token in asked if token not in dict(ranked)]
-
-    def _encode(self, text: str) -> list[int]:
-        return self.tokenizer.encode(text) if self.tokenizer else [len(word) for word in text.split()]
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,0 +1,46 @@
+"""A subject that remembers what it was asked, as one prompt is the reference of many comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .subject import Ids, Reading, Subject
+
+KEPT = 3
+"""Prompts of which every token's row is kept: a sweep asks three again and again, and a whole vocabulary is large."""
+
+
+@dataclass
+class Asker:
+    """Remembers for as long as one rule for ties holds.
+
+    Attributes:
+        subject: who is asked.
+        new: tokens of the greedy continuation.
+        fixed: further tokens to put behind prompts.
+    """
+
+    subject: Subject
+    new: int
+    fixed: Ids
+    known: dict[tuple[Ids, int], Reading] = field(default_factory=dict)
+    longer: dict[tuple[Ids, int], Sequence[Reading]] = field(default_factory=dict)
+
+    def whole(self, prompt: Ids, new: int) -> Reading:
+        """The prompt in one piece: the reference of every comparison."""
+        if (prompt, new) not in self.known:
+            self.known[prompt, new] = self.subject.whole(prompt, new)
+        return self.known[prompt, new]
+
+    def inside(self, prompt: Ids, start: int) -> Sequence[Reading]:
+        """What follows each token of the prompt from `start` on."""
+        if (prompt, start) not in self.longer:
+            if len(self.longer) >= KEPT:
+                self.longer.clear()
+            self.longer[prompt, start] = self.subject.inside(prompt, start)
+        return self.longer[prompt, start]
+
+    def tail(self, count: int) -> Ids:
+        """The same further tokens whenever asked."""
+        return self.fixed[:count]

@@ -1,0 +1,234 @@
+"""An arm of a run as it was measured: which one can be explained, its model, its protocol, and its contexts again."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from .. import zoo
+from ..backends.transformers import TransformersBackend
+from ..catalog import PROTOCOLS
+from ..errors import UsageError
+from ..protocols import Batch, Protocol
+from ..records import Observation, Trial
+from ..runner import Run, read_run
+from ..tokens import Tokenizer
+
+DEFAULT_BLOCKS = 200
+REFERENCE_CONTEXTS = 8
+"""Contexts of the reference prompts: over them heads' outputs are averaged, and gates are read."""
+REFERENCE_PROMPTS = 64
+"""The fewest reference prompts, for protocols that ask one question a context."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One arm of a run, with the model that answered it.
+
+    Attributes:
+        folder: of the run.
+        arm: its name.
+        described: what the run says of it.
+        observed: its answers.
+        seed: of the run.
+        backend: the model, loaded again.
+        protocol: as the run asked.
+    """
+
+    folder: Path
+    arm: str
+    described: dict[str, Any]
+    observed: Sequence[Observation]
+    seed: int
+    backend: TransformersBackend
+    protocol: Protocol
+
+    @classmethod
+    def load(
+        cls, folder: Path, *, arm: str | None, model: str | None, device: str, trust_remote_code: bool
+    ) -> Self:
+        """Read a run, and load the model of one arm.
+
+        Args:
+            folder: of the run.
+            arm: by default the only one whose cache is folded.
+            model: zoo name or folder of its checkpoint, where the run does not say.
+            device: where torch puts the model.
+            trust_remote_code: run Python code that the checkpoint brings along.
+
+        Raises:
+            UsageError: if there is no such run or arm, or its model is not to be had.
+        """
+        run = read_run(folder)
+        name, described = _chosen(run, arm, folder)
+        observed = run.observations[name]
+        if not observed:
+            raise UsageError(f"arm {name} of {folder} has answered no trial; measure it first")
+        asked = described["backend"]
+        path = _checkpoint(asked, model, folder)
+        backend = TransformersBackend.load(
+            path,
+            name=asked["model"],
+            dtype=asked["dtype"],
+            device=device,
+            trust_remote_code=trust_remote_code,
+        )
+        if backend.describe()["digest"] != asked["digest"]:
+            raise UsageError(
+                f"{path} holds other weights than {folder} was measured with; give them with --model"
+            )
+        return cls(
+            folder=folder,
+            arm=name,
+            described=described,
+            observed=observed,
+            seed=int(run.description["seed"]),
+            backend=backend,
+            protocol=_protocol(described["protocol"], path),
+        )
+
+    @property
+    def stride(self) -> int | None:
+        """The modulus that the model's grids have together; None without a grid that folds anything."""
+        return _stride(self.described["backend"]["grids"])
+
+    def contexts(self, blocks: int | None) -> list[Batch]:
+        """The run's own contexts, from its first on, until there are enough blocks.
+
+        Raises:
+            UsageError: if the run has answered fewer whole blocks than are asked for.
+        """
+        wanted = DEFAULT_BLOCKS if blocks is None else blocks
+        if wanted < 1:
+            raise UsageError(f"blocks is {wanted}; give at least 1")
+        asked = {(trial.cluster, trial.trial) for trial in self.observed}
+        chosen: list[Batch] = []
+        count = 0
+        for batch in self._drawn(self.protocol, [self.seed, *self.protocol.name.encode()]):
+            if count >= wanted:
+                break
+            if not all((trial.cluster, trial.digest) in asked for trial in batch):
+                continue  # not answered yet, or dropped
+            chosen.append(tuple(_first_token(trial) for trial in batch))
+            count += len({trial.block for trial in batch})
+        if not chosen or (blocks is not None and count < blocks):
+            raise UsageError(
+                f"--blocks {wanted}: {self.folder} has answered {count} whole blocks of {self.arm}; ask for at most so "
+                "many, or measure more contexts"
+            )
+        return chosen
+
+    def reference(self, seed: int, batch_size: int) -> Iterator[Batch]:
+        """Contexts that are not the run's: drawn by the same protocol from another seed.
+
+        Args:
+            seed: of these contexts.
+            batch_size: prompts in a context, about.
+        """
+        protocol = self.protocol
+        if any(field.name == "contexts" for field in fields(protocol)):
+            few = max(REFERENCE_CONTEXTS, -(-REFERENCE_PROMPTS // max(1, batch_size)))
+            protocol = replace(protocol, **{"contexts": few})
+        prompts = contexts = 0
+        for batch in self._drawn(protocol, [seed, self.seed, *b"reference"]):
+            if contexts >= REFERENCE_CONTEXTS and prompts >= REFERENCE_PROMPTS:
+                return
+            contexts, prompts = contexts + 1, prompts + len(batch)
+            yield tuple(_first_token(trial) for trial in batch)
+
+    def _drawn(self, protocol: Protocol, seed: Sequence[int]) -> Iterator[Batch]:
+        vocabulary = self.backend.vocabulary() if protocol.synthetic else None
+        return islice(protocol.batches(vocabulary, np.random.default_rng(seed)), len(protocol.batch_sizes()))
+
+    def tokens_per_second(self) -> float | None:
+        """How fast the run was measured."""
+        try:
+            lines = (self.folder / "timings.jsonl").read_text(encoding="utf-8").splitlines()
+            timings = [timing for line in lines if (timing := json.loads(line))["arm"] == self.arm]
+            seconds = sum(timing["seconds"] for timing in timings)
+            return sum(timing["tokens"] for timing in timings) / seconds if seconds > 0 else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+def _chosen(run: Run, arm: str | None, folder: Path) -> tuple[str, dict[str, Any]]:
+    """The arm to be explained: the named one, or the only one that can be meant."""
+    arms = {described["name"]: described for described in run.description["arms"]}
+    local = [name for name, one in arms.items() if one["backend"]["backend"] == "transformers"]
+    if arm is not None:
+        if arm not in arms:
+            raise UsageError(f"--arm {arm}: {folder} has no such arm; it has {', '.join(arms)}")
+        if arm not in local:
+            raise UsageError(
+                f"--arm {arm} was answered by {arms[arm]['backend']['backend']}; only models of transformers, that run "
+                "on this machine, can be taken apart"
+            )
+        return arm, arms[arm]
+    folded = [name for name in local if _stride(arms[name]["backend"]["grids"])] or local
+    if len(folded) != 1:
+        raise UsageError(
+            f"{folder} has {len(folded)} arms that could be explained"
+            + (
+                f": {', '.join(folded)}; name one with --arm"
+                if folded
+                else "; measure a model of transformers"
+            )
+        )
+    return folded[0], arms[folded[0]]
+
+
+def _first_token(trial: Trial) -> Trial:
+    """The trial with the first token of its answer as the whole of it."""
+    return trial if len(trial.answer_ids) == 1 else replace(trial, answer_ids=trial.answer_ids[:1])
+
+
+def _stride(grids: Sequence[dict[str, Any]] | None) -> int | None:
+    """The modulus that the grids have together; None without a grid that folds anything."""
+    together_ = math.lcm(*(int(grid["stride"]) for grid in grids or ()))
+    return together_ if together_ > 1 else None
+
+
+def _checkpoint(backend: dict[str, Any], model: str | None, folder: Path) -> Path:
+    """Where the arm's model lies: as given, as the run says, or in the zoo by its name."""
+    if model is not None:
+        if model in zoo.names():
+            return zoo.folder(model)
+        if Path(model).is_dir():
+            return Path(model)
+        raise UsageError(f"--model {model}: neither a folder nor one of the zoo: {', '.join(zoo.names())}")
+    told = backend.get("path")
+    if told and Path(told).is_dir():
+        return Path(told)
+    if backend["model"] in zoo.names():
+        return zoo.folder(backend["model"])
+    raise UsageError(
+        f"{folder} was measured with {backend['model']}, which is not at {told or 'a place that run.json tells'}; "
+        "say where it is with --model"
+    )
+
+
+def _protocol(described: dict[str, Any], checkpoint: Path) -> Protocol:
+    """The run's protocol with its settings; a tokenizer is read from the checkpoint."""
+    settings: dict[str, Any] = {}
+    for name, value in described["settings"].items():
+        if isinstance(value, dict) and set(value) == {"name", "digest"}:
+            tokenizer = Tokenizer.load(checkpoint)
+            if tokenizer.digest != value["digest"]:
+                raise UsageError(
+                    f"{checkpoint} has another tokenizer than the run's protocol was measured with"
+                )
+            settings[name] = tokenizer
+        else:
+            settings[name] = tuple(value) if isinstance(value, list) else value
+    try:
+        protocol: Protocol = PROTOCOLS.load(described["name"])(**settings)
+    except TypeError as error:
+        raise UsageError(f"protocol {described['name']} cannot be made from run.json: {error}") from None
+    return protocol
