@@ -198,3 +198,10 @@ def test_what_is_no_server_is_refused(url: str, said: str, monkeypatch: pytest.M
     monkeypatch.setattr("phasescope.check.server.ATTEMPTS", 1)
     with pytest.raises(UsageError, match=said):
         check_server(url, strides=[], run=None, arm=None, report=lambda *_: None)
+
+
+def test_an_address_with_a_password_is_refused_and_not_repeated() -> None:
+    """A verdict is kept in logs of a CI."""
+    with pytest.raises(UsageError, match="holds a user, a password") as refused:
+        check_server("http://me:hunter2@127.0.0.1:9", strides=[], run=None, arm=None, report=lambda *_: None)
+    assert "hunter2" not in str(refused.value)

@@ -6,7 +6,6 @@ request can bring about is not offered, with what would decide it.
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from typing import Any, Literal, Protocol
 import httpx2
 import stamina
 
+from ..backends.openai_client import key_from, server_root
 from ..errors import UsageError
 from .subject import Ids, NotOfferedError, Reading, Subject
 
@@ -181,28 +181,29 @@ class HttpTransport:
     Args:
         url: the server's address, with or without /v1.
         model: which of its models; by default the only one.
-        key_env: the environment variable that holds the key.
+        key_env: the environment variable that holds the key; by default OPENAI_API_KEY, if it is set.
         timeout: seconds until an answer must be there.
 
     Raises:
-        UsageError: if the server cannot be reached, or has several models and none is named.
+        UsageError: if the address holds a password or a query, the server cannot be reached, or it has several models
+            and none is named.
     """
 
     def __init__(
-        self, url: str, *, model: str | None = None, key_env: str = "OPENAI_API_KEY", timeout: float = 120.0
+        self, url: str, *, model: str | None = None, key_env: str | None = None, timeout: float = 120.0
     ) -> None:
-        self.root = url.rstrip("/").removesuffix("/v1").rstrip("/")
-        key = os.environ.get(key_env, "")
+        self.root = server_root(url)
+        key = key_from(key_env)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         try:
             self.http = httpx2.Client(headers=headers, timeout=timeout)
             listed = self._json("GET", "/v1/models", None)["data"]
         except (httpx2.HTTPError, httpx2.InvalidURL, KeyError, TypeError, ValueError) as error:
-            raise UsageError(f"no OpenAI-compatible server at {url}: {_line(error)}") from None
+            raise UsageError(f"no OpenAI-compatible server at {self.root}: {_line(error)}") from None
         names = [entry.get("id") for entry in listed]
         if model is None and len(names) != 1:
             raise UsageError(
-                f"{url} serves {', '.join(map(str, names)) or 'no model'}; name one with --model"
+                f"{self.root} serves {', '.join(map(str, names)) or 'no model'}; name one with --model"
             )
         entry: dict[str, Any] = next((one for one in listed if model in (None, one.get("id"))), listed[0])
         self.name = str(model or entry["id"])
