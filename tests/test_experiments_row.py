@@ -31,7 +31,7 @@ def test_a_row_is_kept_with_what_the_table_needs_and_made_again_to_the_same_byte
         compression=Compression(compressor="scalar_gate", width=4, stride=4),
         task=RetrievalTask(vocabulary=RetrievalVocabulary.contiguous(4, 8, 8, first), fillers=8),
         text=Text(corpus=corpus.facts.digest, vocabulary=first, rows=2, tokens=16),
-        width=16,
+        hidden_size=16,
         heads=1,
         kv_heads=1,
         head_dim=16,

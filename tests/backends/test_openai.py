@@ -147,6 +147,17 @@ def test_a_passing_fault_costs_at_most_the_trials_that_it_befalls(
     assert asking.client.repeated > 0 or drifts
 
 
+def test_answers_that_go_astray_more_often_than_one_request_is_repeated_cost_no_trial(
+    tmp_path: Path, reference: dict[str, Observation]
+) -> None:
+    """A trial may meet other trials' answers again and again; it is asked later once more."""
+    with served() as server:
+        asking = backend(server, limits=HASTY)
+        server.fault = fault("answer to another request", share=1.0, times=3)
+        run([Arm("a", asking, SMALL)], tmp_path, seed=5)
+    assert list(read_log(tmp_path / "observations.jsonl")) == list(reference.values())
+
+
 @pytest.mark.parametrize("kind", FAULTS)
 def test_a_lasting_fault_drops_its_trials_or_stops_the_run_to_be_resumed(
     tmp_path: Path, kind: Kind, reference: dict[str, Observation]

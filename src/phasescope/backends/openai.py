@@ -147,7 +147,10 @@ class OpenAIBackend:
             return await probe(client, model, self.tokenizer)
 
     async def _answer(self, trials: Sequence[Trial]) -> list[Reply | NoReply]:
-        """Ask all; a trial whose answer turns out to have been given to another one too is asked again."""
+        """Ask all; a trial is asked again whose answer was given to another one too, or that had another's every time.
+
+        Answers go astray between requests that are under way together, and those that are asked again are few.
+        """
         replies: dict[int, Reply | NoReply] = {}
         units = self._units(trials)
         self._strays.clear()
@@ -155,7 +158,11 @@ class OpenAIBackend:
         async with self.client:
             for _ in range(DEFECTS):
                 await self._work(trials, units, replies)
-                doubtful = [index for index in replies if self._strays.doubtful(trials[index])]
+                doubtful = [
+                    index
+                    for index, reply in replies.items()
+                    if reply == NoReply(ANOTHER) or self._strays.doubtful(trials[index])
+                ]
                 units = [[index] for index in doubtful]
         replies |= dict.fromkeys(doubtful, NoReply(ANOTHER))
         return [replies[index] for index in range(len(trials))]
