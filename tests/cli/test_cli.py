@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import pytest
 
-from phasescope import cli, zoo
+from phasescope import UsageError, cli, zoo
 from tests.cli.base_install import without
 
 SMALL = ["--pairs", "12", "--contexts", "3", "--threads", "1"]
@@ -42,7 +42,9 @@ def test_list_names_the_zoo_and_the_catalogs_without_torch():
     [
         (MemoryError(), 2, "this machine has too little memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"), 2, "too little memory"),
-        (RuntimeError("nobody thought of it"), 70, "RuntimeError: nobody thought of it; this is a bug"),
+        (UsageError("no place at ftp://me:hunter2@host/x"), 2, "no place at ftp://(hidden)@host/x"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (RuntimeError("nobody thought\nof it"), 70, "RuntimeError: nobody thought of it; this is a bug"),
     ],
 )
 def test_what_nobody_foresaw_is_one_line_and_accuses_no_engine(monkeypatch, capsys, raised, code, said):

@@ -318,17 +318,26 @@ def test_what_is_no_plain_qwen3_is_refused(tmp_path, plain):
 
 
 DAMAGES = {
-    "a state that was cut": (lambda run: cut(run / "state" / "state.safetensors"), "not the file that"),
-    "a state with a turned bit": (lambda run: turn(run / "state" / "state.safetensors"), "not the file that"),
-    "a state that is gone": (lambda run: (run / "state" / "state.safetensors").unlink(), "cannot be read"),
-    "a state of nothing": (lambda run: (run / "state" / "state.json").write_text("{}"), "not the file that"),
-    "a state of too many": (
-        lambda run: edit(run / "state" / "state.json", '"step": 2', '"step": 9'),
-        "step 9",
+    "a state that was cut": (
+        lambda run: cut(run / "state" / "state.safetensors"),
+        "not what was written together",
     ),
-    "a state before the first": (
-        lambda run: edit(run / "state" / "state.json", '"step": 2', '"step": -9'),
-        "step is -9",
+    "a state with a turned bit": (
+        lambda run: turn(run / "state" / "state.safetensors"),
+        "not what was written together",
+    ),
+    "a state that is gone": (lambda run: (run / "state" / "state.safetensors").unlink(), "cannot be read"),
+    "a state of nothing": (
+        lambda run: (run / "state" / "state.json").write_text("[]"),
+        "not what was written together",
+    ),
+    "a state of another step": (
+        lambda run: edit(run / "state" / "state.json", '"step": 2', '"step": 9'),
+        "not what was written together",
+    ),
+    "a state of no step": (
+        lambda run: edit(run / "state" / "state.json", '"step": 2,', ""),
+        "not what was written together",
     ),
     "a log with junk": (lambda run: edit(run / "log.jsonl", "{", "junk {"), "line 1 tells of no step"),
     "a curve without steps": (lambda run: (run / "curve.jsonl").write_text("{}\n"), "line 1 tells of no"),

@@ -38,6 +38,10 @@ def start(**config):
         ({"robust": 1.0}, "needs records and a compression"),
         ({"robust_after": 9}, "robust, which is 0"),
         (
+            {"robust": 1.0, "robust_after": 9, "steps": 9, "compression": pooled("uniform")},
+            "nothing would ever be weighed",
+        ),
+        (
             {"compression": Compression(compressor="uniform", width=159, stride=8)},
             "never close in sequences of at most 158",
         ),

@@ -47,7 +47,7 @@ def check_server(
     Raises:
         UsageError: if the server cannot be asked, or a setting does not fit.
     """
-    if not url.startswith(("http://", "https://")):
+    if not url.lower().startswith(("http://", "https://")):
         raise UsageError(f"{url!r} is no address of a server; give http://HOST:PORT")
     if dtype not in ("auto", *ROUNDING):
         raise UsageError(f"unknown dtype {dtype!r}; known: {', '.join(ROUNDING)}")

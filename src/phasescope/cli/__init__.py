@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Annotated
@@ -37,6 +38,8 @@ app = typer.Typer(
 )
 
 
+SECRET = re.compile(r"[^\s/'\"@]+:[^\s/'\"@]+@(?=[\w\[.])")
+RESUMES = ("demo", "explain", "measure", "mitigate", "sweep", "train")
 INTERRUPTED = 130
 BUG = 70  # as sysexits names it; 1 would accuse an engine, in `check`
 
@@ -79,6 +82,11 @@ for name, command in COMMANDS.items():
     app.command(name)(command)
 
 
+def _say(console: Console, text: str) -> None:
+    """One line on the error stream, without a user and password that stand in an address."""
+    console.print(f"phasescope: {SECRET.sub('(hidden)@', text)}")
+
+
 def _out_of_memory(error: Exception) -> bool:
     """Python's, torch's on an accelerator, and torch's on a CPU, which has no class of its own."""
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
@@ -95,31 +103,29 @@ def main() -> None:
         sys.exit(code)
     except typer.TyperException as error:
         # The box that typer draws is several lines; a mistake is one line here.
-        console.print(f"phasescope: {error.format_message().rstrip('.')}; see --help")
+        _say(console, f"{error.format_message().rstrip('.')}; see --help")
         sys.exit(2)
     except PhasescopeError as error:
-        console.print(f"phasescope: {error}")
+        _say(console, str(error))
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
-        console.print("phasescope: interrupted; the same command goes on from here")
+        goes_on = "; the same command goes on from here" if sys.argv[1:2] and sys.argv[1] in RESUMES else ""
+        _say(console, f"interrupted{goes_on}")
         sys.exit(INTERRUPTED)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        console.print(
-            f"phasescope: {where}{error.strerror or error}; give a path that can be read and written"
-        )
+        _say(console, f"{where}{error.strerror or error}; give a path that can be read and written")
         sys.exit(2)
     except Exception as error:
         if os.environ.get("PHASESCOPE_DEBUG"):
             raise
         if _out_of_memory(error):
-            console.print(
-                "phasescope: this machine has too little memory for what was asked; take a smaller model, fewer rows "
-                "or shorter contexts"
+            _say(
+                console,
+                "this machine has too little memory for what was asked; take a smaller model, fewer rows "
+                "or shorter contexts",
             )
             sys.exit(2)
-        console.print(
-            f"phasescope: {type(error).__name__}: {error}; this is a bug, "
-            "PHASESCOPE_DEBUG=1 shows where it happened"
-        )
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        _say(console, f"{said}; this is a bug, PHASESCOPE_DEBUG=1 shows where it happened")
         sys.exit(BUG)

@@ -217,6 +217,8 @@ def train(
     if plan:
         print("\n".join(experiments.cost(settings, processes=processes, accelerator=accelerator)))
         return
+    if accelerator is not None or processes > 1:
+        raise UsageError("--accelerator and --processes are for --plan; a run takes what `torchrun` gives it")
     if out is None:
         raise UsageError("give --out, the folder of the run; or --plan to see what it would take")
     with bar() as progress:

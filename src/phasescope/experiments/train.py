@@ -172,9 +172,11 @@ def _text(corpus: Corpus, text: Given) -> Text:
     from ..training import Text
 
     try:
-        return Text.checked(corpus=corpus.facts.digest, vocabulary=corpus.facts.vocabulary, **text)
+        found = Text.checked(corpus=corpus.facts.digest, vocabulary=corpus.facts.vocabulary, **text)
     except UsageError as error:
         raise UsageError(f"text {error}") from None
+    corpus.check(found.tokens)
+    return found
 
 
 def _recipe(name: str, text: Text | None) -> Training:

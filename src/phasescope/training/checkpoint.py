@@ -19,7 +19,7 @@ from ..records import dump_json, read_json
 from .parallel import Processes, give, whole
 
 STATE = "state.safetensors"
-DIGEST = "digest"  # of that file, beside the facts
+DIGEST = "digest"  # of that file and of the facts beside it
 
 
 def save_state(
@@ -65,7 +65,8 @@ def load_state(
         if not folder.exists():
             return None
         facts = read_json(folder / "state.json")
-        tensors.update(_tensors(folder, facts.pop(DIGEST, None)))
+        tensors.update(_tensors(folder, facts))
+        facts.pop(DIGEST)
         _check(folder, model, tensors)
         scalars = {name: value.item() if value.ndim == 0 else None for name, value in tensors.items()}
         return facts, scalars
@@ -88,20 +89,24 @@ def load_state(
     return facts
 
 
-def _tensors(folder: Path, digest: str | None) -> dict[str, Tensor]:
+def _tensors(folder: Path, facts: Any) -> dict[str, Tensor]:
     path, mend = folder / STATE, f"restore it, or remove {folder} to begin the run anew"
     try:
-        if _digest(path) != digest:
-            raise BrokenRecordError(f"{path} is not the file that state.json was written with; {mend}")
+        if not isinstance(facts, dict) or _digest(path, facts) != facts.get(DIGEST):
+            raise BrokenRecordError(
+                f"{path} and state.json beside it are not what was written together; {mend}"
+            )
         return load_file(path)
     except (OSError, SafetensorError) as error:
         raise BrokenRecordError(f"{path} cannot be read ({error}); {mend}") from None
 
 
-def _digest(path: Path) -> str:
-    """SHA-256; a byte that has turned on the disk would go on into every later weight."""
+def _digest(path: Path, facts: dict[str, Any]) -> str:
+    """SHA-256 of both; a byte that has turned on the disk would go on into every later weight."""
+    digest = hashlib.sha256(dump_json({name: facts[name] for name in facts if name != DIGEST}).encode())
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        hashlib.file_digest(file, lambda: digest)
+    return digest.hexdigest()
 
 
 def _moved(
@@ -134,7 +139,8 @@ def _write(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> N
         raise UsageError(
             f"{part / STATE} cannot be written ({error}); make room and give the same command again"
         ) from None
-    (part / "state.json").write_text(dump_json({**facts, DIGEST: _digest(part / STATE)}))
+    (part / "state.json").write_text(dump_json({**facts, DIGEST: _digest(part / STATE, facts)}))
+    shutil.copymode(part / "state.json", part / STATE)  # safetensors lets nobody else read
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
         folder.rename(old)

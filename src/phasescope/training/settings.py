@@ -104,11 +104,11 @@ class Training(Record):
     text: Text | None = None
     start: Start | None = None
     layers: int = Field(default=2, ge=1, le=10_000)
-    hidden_size: int = Field(default=64, ge=2)
-    heads: int = Field(default=4, ge=1)
+    hidden_size: int = Field(default=64, ge=2, le=1_000_000)
+    heads: int = Field(default=4, ge=1, le=1_000_000)
     kv_heads: int = Field(default=2, ge=1)
-    head_dim: int = Field(default=32, ge=2)
-    feed_forward: int = Field(default=128, ge=1)
+    head_dim: int = Field(default=32, ge=2, le=1_000_000)
+    feed_forward: int = Field(default=128, ge=1, le=1_000_000)
     tie_embeddings: bool = False
     rope_theta: float = Field(default=10000.0, gt=1)
     steps: int = Field(default=4000, ge=1)
@@ -153,6 +153,10 @@ class Training(Record):
             raise ValueError("robust weighs records by their phase; it needs records and a compression")
         if self.robust_after and not self.robust:
             raise ValueError("robust_after puts off robust, which is 0; give both")
+        if self.robust_after >= self.steps:
+            raise ValueError(
+                f"robust_after is {self.robust_after} of {self.steps} steps, and nothing would ever be weighed"
+            )
         if self.compression is not None and self.raw_steps >= self.steps:
             raise ValueError(
                 f"raw_steps is {self.raw_steps} of {self.steps} steps, and nothing would ever be compressed"
@@ -166,10 +170,10 @@ class Training(Record):
         """Refuse windows that no sequence can fill."""
         records = 0 if self.task is None else self.task.most_tokens(self.max_pairs)
         longest = max(records, 0 if self.text is None else self.text.tokens)
-        if self.compression is not None and self.compression.width > longest:
+        if self.compression is not None and max(self.compression.width, self.compression.stride) > longest:
             raise ValueError(
-                f"windows of {self.compression.width} tokens never close in sequences of at most {longest}, and "
-                "nothing would be compressed"
+                f"windows of {self.compression.width} tokens every {self.compression.stride} never close in sequences "
+                f"of at most {longest}, and nothing would be compressed"
             )
 
     def _check_gates(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -122,10 +123,6 @@ def _run(
     optimizers = optimizers_of(model, settings)
     facts = load_state(out / "state", model, optimizers, processes)
     progress = Progress(pairs=settings.stages()[0]) if facts is None else Progress.checked(**facts)
-    if progress.step > settings.steps:
-        raise UsageError(
-            f"{out} holds step {progress.step} of a run of {settings.steps}; use another --out folder"
-        )
     processes.told(lambda: _cut_logs(out, progress.step))
     model.train()
     start_tracking(accelerator, settings)
@@ -148,6 +145,8 @@ def _run(
     finished = _whole(model, parallel, processes)
     if processes.main:
         finished.save_pretrained(out)
+        for file in out.glob("*.safetensors"):  # which nobody else could read
+            shutil.copymode(out / "training.json", file)
     processes.wait()
     return progress
 
