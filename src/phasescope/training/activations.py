@@ -28,14 +28,20 @@ def activation_bytes(settings: Training, length: int) -> float:
 
 
 def _thin(settings: Training, layers: int) -> Any:
-    """A model of few layers and few words, the widths as they are."""
+    """A model of few layers and few words, the widths as they are; of zeros, as drawing weights takes longest."""
     config = settings.architecture().to_dict()
     plan_ = config.get("compression")
     if plan_ is not None and not isinstance(plan_["shift"], int):
         plan_ = {**plan_, "shift": plan_["shift"][0] if isinstance(plan_["shift"][0], int) else 0}
     kind = type(settings.architecture())
     changed = {"num_hidden_layers": layers, "vocab_size": 8, "layer_types": None, "compression": plan_}
-    return CompressedQwen3ForCausalLM(kind(**{**config, **changed}))
+    with torch.device("meta"):
+        model: Any = CompressedQwen3ForCausalLM(kind(**{**config, **changed}))
+    model.to_empty(device="cpu")
+    with torch.no_grad():
+        for tensor in (*model.parameters(), *model.buffers()):
+            tensor.zero_()
+    return model
 
 
 def _kept_bytes(model: Any, settings: Training, tokens: int) -> int:
