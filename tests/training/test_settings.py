@@ -43,7 +43,7 @@ def start(**config):
         ),
         (
             {"compression": Compression(compressor="uniform", width=159, stride=8)},
-            "never close in sequences of at most 158",
+            "too far apart for sequences of at most 158",
         ),
         ({"raw_steps": 9, "steps": 9, "compression": pooled("uniform")}, "nothing would ever be compressed"),
         ({"balance": 1.0}, "there is none"),

@@ -62,6 +62,8 @@ def test_a_small_model_learns_and_the_curriculum_moves_on(tmp_path):
     assert progress.loss < 1.9
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [100, 150]
+    modes = {path.stat().st_mode for path in tmp_path.rglob("*") if path.suffix in (".json", ".safetensors")}
+    assert len(modes) == 1, "weights are for whoever may read the rest"
     model = AutoModelForCausalLM.from_pretrained(tmp_path)
     assert model.config.plan == SMALL["compression"]
 

@@ -172,8 +172,8 @@ class Training(Record):
         longest = max(records, 0 if self.text is None else self.text.tokens)
         if self.compression is not None and max(self.compression.width, self.compression.stride) > longest:
             raise ValueError(
-                f"windows of {self.compression.width} tokens every {self.compression.stride} never close in sequences "
-                f"of at most {longest}, and nothing would be compressed"
+                f"windows of {self.compression.width} tokens every {self.compression.stride} are too wide or "
+                f"too far apart for sequences of at most {longest}"
             )
 
     def _check_gates(self) -> None:
