@@ -23,7 +23,7 @@ import numpy as np
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from phasescope.tokens import Tokenizer
+from phasescope.text.tokens import Tokenizer
 
 
 def trained(folder: Path, rng: np.random.Generator) -> Path:

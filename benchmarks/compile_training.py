@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from phasescope.corpus import Corpus, build
 from phasescope.models import Compression
+from phasescope.text.corpus import Corpus, build
 from phasescope.training import Progress, RetrievalTask, Text, Training
 from phasescope.training.mixture import loss_of, parts_of
 from phasescope.training.trainer import new_model

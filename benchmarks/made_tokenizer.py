@@ -8,7 +8,7 @@ import numpy as np
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors
 from tokenizers import Tokenizer as FastTokenizer
 
-from phasescope.tokens import Tokenizer
+from phasescope.text.tokens import Tokenizer
 
 CONSONANTS, VOWELS = "bcdfghjklmnprstvwxyz", "aeiou"
 CONTROL = ("<|start|>", "<|user|>", "<|model|>", "<|end|>")

@@ -29,7 +29,7 @@ import numpy as np
 from phasescope.protocols import Batch
 from phasescope.protocols.lexicon import prefix_free
 from phasescope.protocols.needle import Needle
-from phasescope.tokens import Tokenizer
+from phasescope.text.tokens import Tokenizer
 
 from .made_tokenizer import made_tokenizer, made_words
 

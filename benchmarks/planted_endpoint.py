@@ -25,13 +25,14 @@ import numpy as np
 
 from phasescope import Finding, Observation, WindowGrid
 from phasescope.backends import Planted
-from phasescope.backends.openai import OpenAIBackend
-from phasescope.backends.openai_client import Limits
-from phasescope.fake_model import PlantedModel
-from phasescope.fake_server import FakeServer, Offers
+from phasescope.backends.openai.backend import OpenAIBackend
+from phasescope.backends.openai.client import Limits
 from phasescope.protocols import PrefixPadding
-from phasescope.runner import Arm, read_run, run
+from phasescope.running.runner import Arm, run
+from phasescope.runs import read_run
 from phasescope.statistics import analyse
+from phasescope.testing.fake_server import FakeServer, Offers
+from phasescope.testing.fake_server.model import PlantedModel
 
 DROP = (0.8, 0.8, 0.8, 0.6)
 FLAT = (0.75,) * 4

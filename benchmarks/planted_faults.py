@@ -22,8 +22,8 @@ from transformers import DeepseekV4Config, DeepseekV4ForCausalLM, Qwen3Config, Q
 
 from phasescope.check import INVARIANCES, Row, Verdict, check
 from phasescope.check.local import LocalSubject
-from phasescope.check.planted import FAULTS, WrongAtLength
 from phasescope.models import CompressedQwen3Config, CompressedQwen3ForCausalLM
+from phasescope.testing.planted_faults import FAULTS, WrongAtLength
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 64,

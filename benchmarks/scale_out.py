@@ -24,14 +24,15 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
-from phasescope import Trial, zoo
+from phasescope import Trial
 from phasescope.backends import BackendSpec
-from phasescope.backends.transformers import TransformersBackend
-from phasescope.engines.processes import Processes
+from phasescope.backends.transformers.backend import TransformersBackend
+from phasescope.checkpoints import zoo
 from phasescope.models import CompressedQwen3Config, CompressedQwen3ForCausalLM
 from phasescope.protocols import PrefixPadding
-from phasescope.runner import Arm, run
-from phasescope.synthetic import RetrievalVocabulary
+from phasescope.running.processes import Processes
+from phasescope.running.runner import Arm, run
+from phasescope.text.synthetic import RetrievalVocabulary
 
 VOCABULARY = RetrievalVocabulary.contiguous(64, 200, 200)
 SHAPE = {

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from phasescope import Reply, Trial, zoo
-from phasescope.backends.transformers import TransformersBackend
+from phasescope import Reply, Trial
+from phasescope.backends.transformers.backend import TransformersBackend
+from phasescope.checkpoints import zoo
 from phasescope.protocols import Batch, PrefixPadding
 
 BATCH_TOKENS = (

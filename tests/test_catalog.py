@@ -56,7 +56,7 @@ def test_a_foreign_entry_point_is_found(monkeypatch: pytest.MonkeyPatch) -> None
 def test_names_are_listed_without_importing_torch() -> None:
     """The base install has no torch and can still say what there is, run planted answers and plan."""
     code = (
-        "import sys, phasescope, phasescope.protocols, phasescope.backends, phasescope.runner\n"
+        "import sys, phasescope, phasescope.protocols, phasescope.backends, phasescope.running.runner\n"
         "print(phasescope.BACKENDS.names(), sorted({'torch', 'transformers'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from phasescope import BrokenRecordError, Observation, Trial, UsageError
-from phasescope.records import Dropped, ObservationLog, dump_json, read_json, read_log, write_atomic
+from phasescope.files import ObservationLog, dump_json, read_json, read_log, write_atomic
+from phasescope.records import Dropped
 
 
 def observation(number: int) -> Observation:

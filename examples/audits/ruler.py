@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from phasescope.tokens import Tokenizer
+from phasescope.text.tokens import Tokenizer
 
 FILLER = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
 LENGTH, ANSWER, STEP = 4096, 128, 25  # tokens of prompt and answer, tokens of the answer, lines per step

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from phasescope.tokens import Tokenizer
+from phasescope.text.tokens import Tokenizer
 
 FILLER = "The grass is green. The sky is blue. The sun is yellow. "
 FILLER += "Filler text for context padding. Here is some more text. "

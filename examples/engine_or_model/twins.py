@@ -14,14 +14,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from phasescope import zoo
-from phasescope.backends.transformers import TransformersBackend
+from phasescope.backends.transformers.backend import TransformersBackend
 from phasescope.check import Verdict, check
 from phasescope.check.effect import read_effect
 from phasescope.check.local import LocalSubject
-from phasescope.check.planted import lose_lane
+from phasescope.checkpoints import zoo
 from phasescope.protocols import InSequencePadding, QueryPadding
-from phasescope.runner import Arm, read_run, run
+from phasescope.running.runner import Arm, run
+from phasescope.runs import read_run
+from phasescope.testing.planted_faults import lose_lane
 
 STRIDE = 4
 LANE = 3  # a value that stands here is lost; its key, the source, then has phase 2

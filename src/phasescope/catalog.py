@@ -79,23 +79,23 @@ PROTOCOLS = Table(
         "in_sequence": "phasescope.protocols.kv_retrieval:InSequencePadding",
         "query": "phasescope.protocols.kv_retrieval:QueryPadding",
         "sweep": "phasescope.protocols.padding_sweep:PaddingSweep",
-        "records": "phasescope.mitigations.records:Records",
+        "records": "phasescope.mitigations.unequal_records:Records",
         "needle": "phasescope.protocols.needle:Needle",
     },
 )
 BACKENDS = Table(
     "backend",
     {
-        "openai": "phasescope.backends.openai:OpenAIBackend",
+        "openai": "phasescope.backends.openai.backend:OpenAIBackend",
         "planted": "phasescope.backends.planted:Planted",
-        "transformers": "phasescope.backends.transformers:TransformersBackend",
+        "transformers": "phasescope.backends.transformers.backend:TransformersBackend",
     },
 )
 ENGINES = Table(
     "engine",
     {
-        "local": "phasescope.engines.local:Local",
-        "processes": "phasescope.engines.processes:Processes",
-        "ray": "phasescope.engines.ray:Ray",
+        "local": "phasescope.running.local:Local",
+        "processes": "phasescope.running.processes:Processes",
+        "ray": "phasescope.running.ray:Ray",
     },
 )

@@ -13,7 +13,7 @@ import pytest
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from phasescope.tokens import Tokenizer
+from phasescope.text.tokens import Tokenizer
 
 REAL = ("qwen3", "llama3_1", "deepseek_v3")
 FILES = ("tokenizer.json", "tokenizer_config.json")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from examples.audits import mqar, ruler, vllm
 
-from phasescope.audit.locate import Locator
 from phasescope.audit.samples import Sample
+from phasescope.text.locate import Locator
 
 
 def positions(records, locator):

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from phasescope import zoo
 from phasescope.audit import strides_of_model
+from phasescope.checkpoints import zoo
 from phasescope.errors import UsageError
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
-from phasescope import tokens
-from phasescope.backends.openai_client import Limits
+from phasescope.backends.openai.client import Limits
+from phasescope.text import tokens
 
 QUICK = Limits(timeout=5.0, tries=4, first_wait=0.001, longest_wait=0.01, patience=20.0)
 TEMPLATE = (

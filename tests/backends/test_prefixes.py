@@ -10,7 +10,7 @@ import pytest
 from phasescope import Trial
 from phasescope.backends.prefixes import contexts
 from phasescope.protocols import PrefixPadding
-from phasescope.synthetic import RetrievalVocabulary
+from phasescope.text.synthetic import RetrievalVocabulary
 
 
 def trials() -> list[Trial]:

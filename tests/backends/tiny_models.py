@@ -7,7 +7,7 @@ from typing import Any
 from transformers import DeepseekV4Config, DeepseekV4ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from phasescope.models import CompressedQwen3Config, CompressedQwen3ForCausalLM
-from phasescope.synthetic import RetrievalVocabulary
+from phasescope.text.synthetic import RetrievalVocabulary
 
 VOCABULARY = RetrievalVocabulary.contiguous(16, 24, 24)
 SHAPE = {

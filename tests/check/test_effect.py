@@ -9,7 +9,7 @@ from phasescope import UsageError, WindowGrid
 from phasescope.backends.planted import Planted
 from phasescope.check.effect import read_effect
 from phasescope.protocols import InSequencePadding
-from phasescope.runner import Arm, run
+from phasescope.running.runner import Arm, run
 
 CURVES = {"steep": (0.9, 0.6, 0.6, 0.3), "flat": (0.6, 0.6, 0.6, 0.6)}
 

@@ -8,7 +8,8 @@ from importlib.metadata import version
 
 import pytest
 
-from phasescope import UsageError, cli, zoo
+from phasescope import UsageError, cli
+from phasescope.checkpoints import zoo
 from tests.cli.base_install import without
 
 SMALL = ["--pairs", "12", "--contexts", "3", "--threads", "1"]

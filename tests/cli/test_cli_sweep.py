@@ -10,10 +10,10 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from phasescope import zoo
-from phasescope.backends.transformers import folder_vocabulary
+from phasescope.backends.transformers.backend import folder_vocabulary
+from phasescope.checkpoints import zoo
 from phasescope.cli import main
-from tests.protocols.small_tokenizer import CHATML, save
+from tests.text.small_tokenizer import CHATML, save
 
 PROMPT = "the scale is kept in FP32.\n<pad>values of a block are stored in FP\n"
 WAY = ["--lengths", "0:8", "--place", "mark", "--expected", "8", "--rival", "32", "--family", "line"]

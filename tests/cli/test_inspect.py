@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from phasescope import zoo
+from phasescope.checkpoints import zoo
 from phasescope.cli import inspect as view
 from phasescope.cli import main
 from tests.cli.test_cli import phasescope

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from phasescope import zoo
+from phasescope.checkpoints import zoo
 from tests.cli.test_cli import SMALL, phasescope
 
 MODEL = zoo.names()[-1]

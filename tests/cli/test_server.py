@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from phasescope.fake_model import Hashed
-from phasescope.fake_server import FakeServer, Fault, Offers
-from phasescope.runner import read_run
+from phasescope.runs import read_run
+from phasescope.testing.fake_server import FakeServer, Fault, Offers
+from phasescope.testing.fake_server.model import Hashed
 from tests.backends.conftest import TEMPLATE, small_tokenizer
 from tests.cli.base_install import without
 

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from phasescope import experiments
+from phasescope import verbs as experiments
 from phasescope.cli import app
 from phasescope.cli.train import Grid, Reading, Records, Shape, Steps
 from phasescope.errors import UsageError

@@ -1,6 +1,6 @@
 """One attention layer of DeepSeek-V4, of `transformers` and of ours, with the same weights.
 
-Used by the tests and by `python -m benchmarks.linear_cost`.
+Used by the tests and by `python -m research.linear_cost`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 
 from phasescope import Trial
 from phasescope.protocols import InSequencePadding
-from phasescope.synthetic import RetrievalVocabulary
+from phasescope.text.synthetic import RetrievalVocabulary
 
 VOCABULARY = RetrievalVocabulary.contiguous(16, 24, 24)
 SHAPE = {

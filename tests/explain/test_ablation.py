@@ -9,8 +9,8 @@ import torch
 
 from phasescope import Trial, UsageError
 from phasescope.explain.ablation import Ablation
+from phasescope.explain.hooks import find_seams
 from phasescope.explain.reading import has_branches
-from phasescope.explain.seam import find_seams
 from phasescope.explain.units import BASE, every_head, latent_heads, together
 
 from .conftest import MODELS, draw

@@ -13,12 +13,13 @@ import torch
 
 from phasescope import UsageError
 from phasescope.backends.planted import Planted
-from phasescope.experiments import local, measure
 from phasescope.explain.explanation import Explanation, Settings
 from phasescope.grid import WindowGrid
 from phasescope.protocols import InSequencePadding
-from phasescope.report.explain import explain_page, explain_summary
-from phasescope.runner import Arm, read_run, run
+from phasescope.report.explain_page import explain_page, explain_summary
+from phasescope.running.runner import Arm, run
+from phasescope.runs import read_run
+from phasescope.verbs import local, measure
 
 MODEL = "w8s8-1kv"
 SMALL = {"pairs": 16, "contexts": 4}

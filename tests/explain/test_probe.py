@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from phasescope.explain.hooks import find_seams
 from phasescope.explain.probe import gates, has_bias, priors, rolled
-from phasescope.explain.seam import find_seams
 
 from .conftest import MODELS, ours
 

@@ -11,7 +11,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 from phasescope.errors import BrokenRecordError, UsageError
 from phasescope.mitigations import pack_messages, pack_text, warn
 from phasescope.mitigations.files import Layout, pack_file
-from phasescope.tokens import Tokenizer
+from phasescope.text.tokens import Tokenizer
 
 from .test_pack import profile
 

@@ -7,10 +7,11 @@ import pytest
 
 from phasescope import WindowGrid
 from phasescope.backends import Planted
+from phasescope.files import read_json
 from phasescope.mitigations import Ways, arms, compare, lines, outcomes, write_outcomes
 from phasescope.protocols import InSequencePadding
-from phasescope.records import read_json
-from phasescope.runner import read_run, run
+from phasescope.running.runner import run
+from phasescope.runs import read_run
 
 from .test_pack import profile
 

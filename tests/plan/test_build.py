@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from phasescope import UsageError, WindowGrid, zoo
+from phasescope import UsageError, WindowGrid
 from phasescope.backends import BackendSpec, Planted
+from phasescope.checkpoints import zoo
+from phasescope.files import dump_json
 from phasescope.plan import Prices, plan_run
 from phasescope.protocols import InSequencePadding, PrefixPadding, QueryPadding
-from phasescope.records import dump_json
-from phasescope.runner import Arm, run
+from phasescope.running.runner import Arm, run
 from phasescope.statistics.power import Guess
 
 

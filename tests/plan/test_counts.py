@@ -7,7 +7,7 @@ import pytest
 
 from phasescope.plan.counts import SAMPLES, count
 from phasescope.protocols import InSequencePadding, PrefixPadding, QueryPadding
-from phasescope.synthetic import RetrievalVocabulary
+from phasescope.text.synthetic import RetrievalVocabulary
 
 VOCABULARY = RetrievalVocabulary.contiguous(16, 64, 64)
 

@@ -9,7 +9,7 @@ import pytest
 
 from phasescope import Trial, UsageError
 from phasescope.protocols import InSequencePadding, PrefixPadding, QueryPadding
-from phasescope.synthetic import RetrievalVocabulary
+from phasescope.text.synthetic import RetrievalVocabulary
 
 VOCABULARY = RetrievalVocabulary.contiguous(32, 96, 96)
 PADDINGS = [PrefixPadding, InSequencePadding, QueryPadding]

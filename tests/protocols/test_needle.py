@@ -13,9 +13,10 @@ from phasescope.errors import UsageError
 from phasescope.grid import WindowGrid
 from phasescope.protocols.needle import Needle
 from phasescope.records import Reply
-from phasescope.runner import Arm, read_run, run
+from phasescope.running.runner import Arm, run
+from phasescope.runs import read_run
 from phasescope.statistics import analyse
-from phasescope.tokens import Tokenizer
+from phasescope.text.tokens import Tokenizer
 
 WORDS = made_words(2000)
 MADE = made_tokenizer(WORDS)

@@ -12,13 +12,13 @@ import pytest
 
 from phasescope import UsageError
 from phasescope.protocols import PaddingSweep, Prompt
-from phasescope.protocols.padding import FAMILIES, even
 from phasescope.protocols.padding_sweep import parse_lengths
-from phasescope.protocols.prompts import read_prompts
-from phasescope.protocols.scorers import Scorer
 from phasescope.records import Reply
-from phasescope.tokens import Tokenizer
-from tests.protocols.small_tokenizer import STRIPPING, load
+from phasescope.text.padding import FAMILIES, even
+from phasescope.text.prompts import read_prompts
+from phasescope.text.scorers import Scorer
+from phasescope.text.tokens import Tokenizer
+from tests.text.small_tokenizer import STRIPPING, load
 
 TEXT = "the scale is kept in FP32.\n<pad>values of a block are stored in FP"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fp8_quantiser" / "quantiser.py.txt"

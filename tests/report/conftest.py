@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from phasescope.records import Finding, Observation
-from phasescope.report.arms import Arm
+from phasescope.statistics.conditions import Arm
 
 STEEP = [0.33, 0.70, 0.40, 0.93, 0.91, 0.62, 0.67, 0.04]
 EVEN = [0.97, 0.96, 0.97, 0.97, 0.96, 0.97, 0.97, 0.96]

@@ -10,11 +10,12 @@ import pytest
 
 from phasescope.backends import Planted
 from phasescope.errors import BrokenRecordError, UsageError
+from phasescope.files import read_log
 from phasescope.grid import WindowGrid
 from phasescope.protocols import PrefixPadding
-from phasescope.records import Finding, Observation, read_log
+from phasescope.records import Finding, Observation
 from phasescope.report import build_report
-from phasescope.runner import Arm, run
+from phasescope.running.runner import Arm, run
 
 HOSTILE = '<script>alert("1")</script>'
 FILES = ("findings.json", "observations.parquet", "report.html")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from phasescope.report.figures import Curve, context_dots, phase_curve, residue_bars, spread_forest
-from phasescope.report.verdict import find
+from phasescope.statistics.verdict import find
 
 
 def curve(findings, kind="phase_rate", role="arm"):

@@ -13,10 +13,10 @@ from phasescope.backends import Planted
 from phasescope.protocols import PrefixPadding
 from phasescope.records import Dropped, NoReply, Reply, Trial
 from phasescope.report import build_report, summary
-from phasescope.report.arms import Arm
 from phasescope.report.losses import rows, warnings
-from phasescope.runner import Arm as Asked
-from phasescope.runner import run
+from phasescope.running.runner import Arm as Asked
+from phasescope.running.runner import run
+from phasescope.statistics.conditions import Arm
 
 SHIFTED = "position drifted: more tokens read than planned"
 

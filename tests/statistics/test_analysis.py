@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from phasescope.errors import UsageError
-from phasescope.records import dump_json
+from phasescope.files import dump_json
 from phasescope.statistics import analyse
 from tests.statistics.planted import CLUSTERED, Design, flat, observe, plant, sine, slope, truth
 

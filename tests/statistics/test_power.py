@@ -13,7 +13,7 @@ from phasescope.statistics.fold import identified_fold, phase_effects, within_bl
 from phasescope.statistics.permutation import permutation_p, permuted_sums, quadratic_form
 from phasescope.statistics.phase_effect import detectable, noise_of, power_at
 from phasescope.statistics.power import Guess, planned_noise, planned_table
-from phasescope.synthetic import RetrievalVocabulary
+from phasescope.text.synthetic import RetrievalVocabulary
 from tests.statistics.planted import CLUSTERED, Design, flat, plant, sine, truth
 
 DESIGNS = {

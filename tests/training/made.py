@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 from benchmarks.made_tokenizer import made_words
 
-from phasescope.corpus import Corpus, build
 from phasescope.models import Compression
-from phasescope.synthetic import RetrievalVocabulary
+from phasescope.text.corpus import Corpus, build
+from phasescope.text.synthetic import RetrievalVocabulary
 from phasescope.training import RetrievalTask, Text
 
 SHAPE = {"layers": 1, "hidden_size": 16, "heads": 2, "kv_heads": 2, "head_dim": 8, "feed_forward": 16}

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor
 
-from phasescope.corpus import Corpus
+from phasescope.text.corpus import Corpus
 from phasescope.training import Training, train, trainer
 from phasescope.training.mixture import held_out_loss
 

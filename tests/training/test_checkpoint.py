@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from phasescope import UsageError
-from phasescope.records import dump_json, write_atomic
+from phasescope.files import dump_json, write_atomic
 from phasescope.training import checkpoint
 from phasescope.training.checkpoint import load_state, save_state
 from phasescope.training.muon import Muon

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, 
 from phasescope import UsageError
 from phasescope.models import Compression, EntryCache
 from phasescope.models.attention import STRIP
-from phasescope.synthetic import RetrievalVocabulary
+from phasescope.text.synthetic import RetrievalVocabulary
 from phasescope.training import RetrievalTask, Text, Training
 from phasescope.training.activations import activation_bytes
 from phasescope.training.cost import any_text, plan

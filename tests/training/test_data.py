@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from phasescope.synthetic import RetrievalVocabulary
+from phasescope.text.synthetic import RetrievalVocabulary
 from phasescope.training.data import IGNORED, RetrievalTask
 
 TASK = RetrievalTask(vocabulary=RetrievalVocabulary.contiguous(10, 40, 40), fillers=30)

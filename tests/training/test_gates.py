@@ -6,14 +6,7 @@ import torch
 from phasescope.grid import WindowGrid
 from phasescope.models import Compression
 from phasescope.training import Training
-from phasescope.training.gates import (
-    compressors_of,
-    imbalance,
-    mean_weights,
-    moved,
-    reading_raw,
-    watched,
-)
+from phasescope.training.gates import compressors_of, imbalance, mean_weights, moved, reading_raw, watched
 from phasescope.training.trainer import new_model
 
 from .made import SHAPE, made_task

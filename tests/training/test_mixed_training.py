@@ -14,13 +14,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from phasescope import BrokenRecordError, UsageError
-from phasescope.corpus import Corpus
 from phasescope.errors import PhasescopeError
-from phasescope.experiments import watch
-from phasescope.experiments.watch import watcher
-from phasescope.locks import alone
+from phasescope.files import alone
+from phasescope.text.corpus import Corpus
 from phasescope.training import Training, checkpoint, read_start, train
 from phasescope.training.trainer import new_model
+from phasescope.verbs import watch
+from phasescope.verbs.watch import watcher
 
 from .made import FOURS, SHAPE, made_corpus, made_task, mixed
 
@@ -155,9 +155,9 @@ def test_a_run_that_stops_and_goes_on_ends_with_the_same_bits(tmp_path, corpus, 
 SCRIPT = """
 import sys
 from pathlib import Path
-from phasescope.corpus import Corpus
-from phasescope.experiments import watch
-from phasescope.experiments import watch
+from phasescope.text.corpus import Corpus
+from phasescope.verbs import watch
+from phasescope.verbs import watch
 from phasescope.training import Training, train
 import torch
 watch.WATCH_CONTEXTS = 3

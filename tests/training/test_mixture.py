@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from phasescope.models import Compression
-from phasescope.synthetic import RetrievalVocabulary
+from phasescope.text.synthetic import RetrievalVocabulary
 from phasescope.training import RetrievalTask, Training
 from phasescope.training.data import IGNORED
 from phasescope.training.mixture import Part, loss_of

@@ -15,9 +15,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from phasescope.corpus import Corpus, build
 from phasescope.models import Compression
-from phasescope.synthetic import RetrievalVocabulary
+from phasescope.text.corpus import Corpus, build
+from phasescope.text.synthetic import RetrievalVocabulary
 from phasescope.training import RetrievalTask, Text, Training
 from tests.training.several import run
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from phasescope.corpus import build
 from phasescope.models import Compression
+from phasescope.text.corpus import build
 from phasescope.training import Progress, RetrievalTask, Training, train
 from phasescope.training.mixture import loss_of, parts_of
 from phasescope.training.robust import key_phases, phase_sums, phase_weights, running_losses

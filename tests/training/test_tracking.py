@@ -4,9 +4,9 @@ import pytest
 from accelerate import tracking as accelerates
 
 from phasescope.errors import MissingExtraError, UnknownNameError
-from phasescope.experiments import watch
-from phasescope.experiments.watch import watcher
 from phasescope.training import Training, train
+from phasescope.verbs import watch
+from phasescope.verbs.watch import watcher
 
 from .made import made_corpus, mixed
 

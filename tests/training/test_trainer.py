@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from phasescope import UsageError
 from phasescope.models import Compression
-from phasescope.synthetic import RetrievalVocabulary
+from phasescope.text.synthetic import RetrievalVocabulary
 from phasescope.training import RetrievalTask, Training, train
 
 SMALL = {

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import UsageError
+from ..text.locate import Locator
 from .coverage import Ints
-from .locate import Locator
 from .padding import FAILED, Padder, pad_text
 from .pads import pads
 from .readers import AbstractReader, Pad

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from .locate import Locator
+from ..text.locate import Locator
 from .samples import Sample
 
 WORDS = ("pad", "and", "the", ".")

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..errors import UsageError
+from ..text.locate import LEFT_OUT, Locator
 from .coverage import Floats, Ints
-from .locate import LEFT_OUT, Locator
 from .readers import AbstractReader
 from .samples import Columns, Sample
 

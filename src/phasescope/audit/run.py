@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import UsageError
-from ..records import dump_json, write_atomic
+from ..files import dump_json, write_atomic
+from ..text.locate import Locator
 from .coverage import STRIDES, Coverage, Floats, cover
 from .fix import Fix, fix, write_pads
 from .hidden import blind_phases, detectable_loss, hidden_loss
-from .locate import Locator
 from .readers import reader_for
 from .reading import Placed, Report, read
 from .results import PhaseRates, Results, analyse_scores

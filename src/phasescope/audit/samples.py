@@ -5,32 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import UsageError
+from ..text.locate import Message as Message
+from ..text.locate import Sample as Sample
 
 ABSENT = object()
 """What `at_path` gives where a record has no such path."""
-
-Message = Mapping[str, str]
-
-
-class Sample(NamedTuple):
-    """One question of a benchmark.
-
-    Attributes:
-        where: the line or row it stands in, as an error message names it.
-        prompt: the prompt's text, or the conversation's messages; None where the file holds none.
-        needle: the text that the question asks for; None where the file holds none.
-        position: token index of the needle's first token, as the file gives it.
-        score: 0 to 1; None where the file holds none.
-    """
-
-    where: str
-    prompt: str | tuple[Message, ...] | None = None
-    needle: str | None = None
-    position: int | None = None
-    score: float | None = None
 
 
 @dataclass(frozen=True)

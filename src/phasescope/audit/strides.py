@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..checkpoints.grids import read_target
 from ..errors import UsageError
-from ..targets import read_target
 
 
 def strides_of_model(model: str | Path) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ..records import NoReply, Reply, Trial
-from ..synthetic import RetrievalVocabulary
+from ..text.synthetic import RetrievalVocabulary
 
 
 class Backend(Protocol):

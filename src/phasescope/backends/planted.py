@@ -14,7 +14,7 @@ from scipy.special import logit, ndtri, xlogy
 from ..errors import UsageError
 from ..grid import WindowGrid
 from ..records import Reply, Trial
-from ..synthetic import RetrievalVocabulary
+from ..text.synthetic import RetrievalVocabulary
 
 Floats = npt.NDArray[np.float64]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import UsageError
 from ..records import Finding
-from ..runner import read_run
+from ..runs import read_run
 from ..statistics import analyse
 from .verdict import Effect
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 import httpx2
 import stamina
 
-from ..backends.openai_client import key_from, server_root
+from ..backends.openai.client import key_from, server_root
 from ..errors import UsageError
 from .subject import Ids, NotOfferedError, Reading, Subject
 

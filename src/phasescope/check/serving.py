@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..tokens import Tokenizer
+from ..text.tokens import Tokenizer
 from .cases import ENGINE_STRIDES
 from .effect import read_effect
 from .server import IDS, ROUNDING, HttpTransport, ServerSubject

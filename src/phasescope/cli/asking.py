@@ -11,12 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
-from ..engines import Engine
 from ..errors import UsageError
-from ..runner import Arm, run
+from ..running import Engine
+from ..running.runner import Arm, run
 from .engine import EngineOption, WorkersOption, engine_of
 from .extras import need_models
-from .grouped import grouped
+from .options import grouped
 from .plan import (
     AccuracyOption,
     CalibrateOption,
@@ -121,7 +121,7 @@ class Asking:
     calibrate: CalibrateOption = 5.0
 
     def experiments(self) -> ModuleType:
-        """`phasescope.experiments`, once it is clear that what these options need is installed.
+        """`phasescope.verbs`, once it is clear that what these options need is installed.
 
         Raises:
             UsageError: for options that do not go together.
@@ -132,7 +132,7 @@ class Asking:
         if self.backend is Runs.openai:
             if self.base_url is None:
                 raise UsageError("--backend openai needs --base-url, such as http://localhost:8000/v1")
-            from .. import experiments
+            from .. import verbs as experiments
 
             return experiments
         if self.base_url is not None:

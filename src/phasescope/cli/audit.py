@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from ..audit import Locator, Settings, strides_of_model
-from ..audit.locate import Occurrence
-from ..report.audit import build_audit
-from ..tokens import Tokenizer
+from ..report.audit_page import build_audit
+from ..text.locate import Occurrence
+from ..text.tokens import Tokenizer
 from .progress import bar
 
 

@@ -7,8 +7,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from .. import natural, zoo
 from ..catalog import BACKENDS, COMPRESSORS, ENGINES, PROTOCOLS
+from ..checkpoints import smollm2 as natural
+from ..checkpoints import zoo
 
 
 def list_names() -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 from ..check import INVARIANCES, Verdict, row_words
 from ..check.verdict import WORDS
 from ..errors import UsageError
-from ..records import dump_json
+from ..files import dump_json
 from .extras import need, need_models
 from .progress import bar
 from .server import quiet_retries

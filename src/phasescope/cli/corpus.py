@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from ..corpus import build
-from ..documents import dataset_documents, read_documents, text_files
 from ..errors import UsageError
-from ..tokens import Tokenizer
+from ..text.corpus import build
+from ..text.documents import dataset_documents, read_documents, text_files
+from ..text.tokens import Tokenizer
 from .progress import bar
 
 

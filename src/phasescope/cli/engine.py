@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from ..catalog import ENGINES
-from ..engines import Engine
 from ..errors import UsageError
+from ..running import Engine
 from .extras import need
 
 PANEL = "Scale-out"

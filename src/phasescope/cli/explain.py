@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ..report.explain import explain_page, explain_summary
+from ..report.explain_page import explain_page, explain_summary
 from .extras import need, need_models
 from .progress import bar
 

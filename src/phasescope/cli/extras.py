@@ -36,7 +36,7 @@ def need(module: str) -> ModuleType:
 
 
 def need_models(threads: int) -> ModuleType:
-    """`phasescope.experiments`, on so many threads, and without progress bars beside our own.
+    """`phasescope.verbs`, on so many threads, and without progress bars beside our own.
 
     Raises:
         MissingExtraError: naming the extra to install.
@@ -46,4 +46,4 @@ def need_models(threads: int) -> ModuleType:
         raise UsageError(f"threads is {threads}; give at most {MOST_THREADS}, best the machine's cores")
     need("torch").set_num_threads(threads)
     need("transformers").utils.logging.disable_progress_bar()
-    return need("phasescope.experiments")
+    return need("phasescope.verbs")

@@ -12,10 +12,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from .. import zoo
-from ..errors import UsageError
-from ..records import dump_json
-from ..targets import (
+from ..checkpoints import zoo
+from ..checkpoints.grids import (
     FLAT,
     Fold,
     Prior,
@@ -28,6 +26,8 @@ from ..targets import (
     read_target,
     technique,
 )
+from ..errors import UsageError
+from ..files import dump_json
 
 SHOWN_PRIORS = 16
 MOST_BARS = 16

@@ -10,12 +10,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ..files import write_atomic
 from ..mitigations import Fact, Packed, read_profile
 from ..mitigations.files import Layout, pack_file, read_prompt
 from ..mitigations.text import warn as warned
-from ..protocols.padding import FAMILIES
-from ..records import write_atomic
-from ..tokens import Tokenizer
+from ..text.padding import FAMILIES
+from ..text.tokens import Tokenizer
 
 ProfileOption = Annotated[Path, typer.Option(help="profile.json, or the run folder where `report` wrote it.")]
 ArmOption = Annotated[str | None, typer.Option(help="Whose profile, where the file has several.")]

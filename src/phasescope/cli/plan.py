@@ -11,9 +11,9 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from ..files import dump_json, write_atomic
 from ..plan import ArmPlan, Prices, RunPlan, plan_run
-from ..records import dump_json, write_atomic
-from ..runner import Arm
+from ..running.runner import Arm
 from ..statistics.power import Guess
 from .progress import bar
 

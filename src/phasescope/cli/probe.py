@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from ..backends.openai_capabilities import Capabilities
-from ..backends.openai_client import Client, key_from
-from ..backends.openai_probe import probe as ask
-from ..tokens import Tokenizer
+from ..backends.openai.capabilities import Capabilities
+from ..backends.openai.client import Client, key_from
+from ..backends.openai.probe import probe as ask
+from ..text.tokens import Tokenizer
 from .server import KeyVariable, PerMinute, Timeout, Tries, limits, quiet_retries
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import stamina.instrumentation
 import typer
 
-from ..backends.openai_client import Limits
+from ..backends.openai.client import Limits
 from ..grid import WindowGrid
 
 KeyVariable = Annotated[

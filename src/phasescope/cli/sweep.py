@@ -10,9 +10,9 @@ import typer
 
 from ..errors import UsageError
 from ..protocols.padding_sweep import parse_lengths
-from ..protocols.prompts import read_prompts
-from ..protocols.scorers import Scorer
 from ..report import build_report, summary
+from ..text.prompts import read_prompts
+from ..text.scorers import Scorer
 from .asking import Asking, Runs, with_asking
 
 FAMILIES = ["line", "spaces", "comment", "blank", "sentence"]

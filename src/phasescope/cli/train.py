@@ -14,7 +14,7 @@ import typer
 
 from ..errors import UsageError
 from .extras import need, need_models
-from .grouped import grouped, said
+from .options import grouped, said
 from .progress import bar
 
 FULL = "none"

@@ -4,5 +4,5 @@ What runs models (`explanation`, `measured`, `ablation`, `probe`, `seam`, `readi
 name; the rest is numpy alone.
 """
 
-from .account import Account as Account
+from .coverage_score import Account as Account
 from .units import Unit as Unit

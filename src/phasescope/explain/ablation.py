@@ -17,10 +17,9 @@ from torch import Tensor
 
 from ..errors import UsageError
 from ..records import Reply, Trial
-from .bank import Bank
+from .activation_cache import Bank
 from .contexts import Contexts, See
-from .reading import entries_replaced, is_ours
-from .seam import (
+from .hooks import (
     Edit,
     Seam,
     Tape,
@@ -32,6 +31,7 @@ from .seam import (
     recording,
     until_seen,
 )
+from .reading import entries_replaced, is_ours
 from .units import BASE, Branch, Mode, Part, Unit, Where
 
 TOLERANCE = 1e-3

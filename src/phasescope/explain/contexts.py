@@ -17,8 +17,8 @@ from torch import Tensor
 
 from ..records import Trial
 from .gates import Fact, Read
+from .hooks import Seam
 from .probe import gates
-from .seam import Seam
 
 Ids = npt.NDArray[np.int64]
 See = Callable[[list[Read], list[Fact]], None]

@@ -17,27 +17,18 @@ import numpy as np
 import torch
 
 from ..errors import UsageError
+from ..files import ObservationLog, dump_json, read_json, write_atomic
 from ..grid import WindowGrid
 from ..protocols import Batch, Protocol
-from ..records import (
-    SCHEMA,
-    Dropped,
-    Observation,
-    ObservationLog,
-    Reply,
-    Trial,
-    dump_json,
-    read_json,
-    write_atomic,
-)
+from ..records import SCHEMA, Dropped, Observation, Reply, Trial
 from .ablation import Ablation
 from .boundary import rolls_of
 from .cost import Cost
 from .findings import explained
 from .gates import GateTally
+from .hooks import Seam, find_seams
 from .measured import REFERENCE_CONTEXTS, Measured
 from .probe import gate_grids, has_bias, priors, rolled
-from .seam import Seam, find_seams
 from .units import BASE, Branch, Mode, Unit, Where, every_head, latent_heads, together
 
 Report = Callable[[int, int], None]

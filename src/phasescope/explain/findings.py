@@ -11,20 +11,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import UsageError
+from ..files import read_log
 from ..grid import WindowGrid
-from ..records import SCHEMA, Dropped, Finding, Observation, read_log
+from ..records import SCHEMA, Dropped, Finding, Observation
 from ..statistics.fold import fold_table, phase_effects, phase_rates, trend_basis
 from ..statistics.intervals import Estimate, clustered_wilson
 from ..statistics.phase_effect import phase_sd
 from ..statistics.table import Coordinate, Floats, Outcome, Table, tabulate
-from .account import (
-    WEAKEST,
-    Account,
-    agreement,
-    chance_of_hit,
-    weakest_phases,
-)
 from .boundary import Boundary, Roll, at_boundary, boundary, rolled_curves
+from .coverage_score import WEAKEST, Account, agreement, chance_of_hit, weakest_phases
 from .gates import HeadGate, prefers_slots
 from .specialisation import Contrast, Loss, contrast, lost, specialise
 from .units import BASE, Unit

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..grid import WindowGrid
 from ..statistics.intervals import Rates, clustered_t, rates
-from .account import Account, part
+from .coverage_score import Account, part
 
 Floats = npt.NDArray[np.float64]
 

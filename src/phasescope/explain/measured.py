@@ -12,14 +12,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from .. import zoo
-from ..backends.transformers import TransformersBackend
+from ..backends.transformers.backend import TransformersBackend
 from ..catalog import PROTOCOLS
+from ..checkpoints import zoo
 from ..errors import UsageError
 from ..protocols import Batch, Protocol
 from ..records import Observation, Trial
-from ..runner import Run, read_run
-from ..tokens import Tokenizer
+from ..runs import Run, read_run
+from ..text.tokens import Tokenizer
 
 DEFAULT_BLOCKS = 200
 REFERENCE_CONTEXTS = 8

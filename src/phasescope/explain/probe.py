@@ -17,7 +17,7 @@ from ..compressors.base import AbstractWindowPool
 from ..compressors.series import AbstractSeries
 from ..grid import WindowGrid
 from .gates import Floats, Read
-from .seam import Seam
+from .hooks import Seam
 
 
 @contextmanager

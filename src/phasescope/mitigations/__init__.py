@@ -1,15 +1,14 @@
 """Repairs that need no training: place facts where a model reads well, or ask more than once."""
 
+from ..statistics.profile import Profile as Profile
+from ..statistics.profile import read_profile as read_profile
+from ..statistics.profile import write_profiles as write_profiles
 from .compare import Comparison as Comparison
 from .compare import compare as compare
 from .pack import Packing as Packing
 from .pack import Passage as Passage
 from .pack import expected as expected
 from .pack import pack as pack
-from .profile import Profile as Profile
-from .profile import read_profile as read_profile
-from .profile import write_profiles as write_profiles
-from .records import Records as Records
 from .text import Fact as Fact
 from .text import Packed as Packed
 from .text import pack_messages as pack_messages
@@ -21,6 +20,7 @@ from .trial import arms as arms
 from .trial import lines as lines
 from .trial import outcomes as outcomes
 from .trial import write_outcomes as write_outcomes
+from .unequal_records import Records as Records
 from .vote import Combine as Combine
 from .vote import PhaseVote as PhaseVote
 from .vote import shifted as shifted

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BrokenRecordError, UsageError
-from ..protocols.padding import parse_families
-from ..records import write_atomic
-from ..tokens import Tokenizer
-from .profile import Profile
+from ..files import write_atomic
+from ..statistics.profile import Profile
+from ..text.padding import parse_families
+from ..text.tokens import Tokenizer
 from .text import Fact, Packed, pack_at
 
 

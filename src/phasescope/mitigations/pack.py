@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
-from .profile import TOLERANCE, Profile
+from ..statistics.profile import TOLERANCE, Profile
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

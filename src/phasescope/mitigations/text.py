@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ..errors import UsageError
-from ..protocols.padding import FAMILIES, Family, exact_pads, ids_between, parse_families
-from ..tokens import Tokenizer
+from ..statistics.profile import TOLERANCE, Profile
+from ..text.padding import FAMILIES, Family, exact_pads, ids_between, parse_families
+from ..text.tokens import Tokenizer
 from .pack import Passage, pack
-from .profile import TOLERANCE, Profile
 
 EDGE = 64  # characters on either side of a pad that are read to find one that fits; all are read in the end
 

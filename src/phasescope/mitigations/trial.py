@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from ..backends import Backend
+from ..files import dump_json, write_atomic
+from ..mitigations.unequal_records import Records
 from ..protocols import Protocol
 from ..protocols.kv_retrieval import KVRetrieval
-from ..records import dump_json, write_atomic
-from ..runner import Arm, Run, read_run
+from ..running.runner import Arm
+from ..runs import Run, read_run
 from ..statistics.intervals import Estimate
+from ..statistics.profile import Profile
 from .compare import Comparison, compare
-from .profile import Profile
-from .records import Records
 from .vote import Combine, PhaseVote
 
 PLAIN, VOTE, ADAPTIVE = "plain", "vote", "adaptive vote"

@@ -11,7 +11,7 @@ import numpy as np
 from ..backends import Backend
 from ..errors import UsageError
 from ..records import NoReply, Reply, Trial
-from ..synthetic import RetrievalVocabulary
+from ..text.synthetic import RetrievalVocabulary
 
 Combine = Literal["mean", "margin", "majority"]
 

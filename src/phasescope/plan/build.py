@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from ..backends import BackendSpec
-from ..engines import Introduction
-from ..engines.base import Desk
+from ..checkpoints.memory import UNKNOWN, Memory, folder_memory
 from ..errors import UsageError
-from ..runner import Arm, planned
+from ..running import Introduction
+from ..running.engine import Desk
+from ..running.runner import Arm, planned
 from ..statistics.fold import identified_fold
 from ..statistics.phase_effect import detectable, power_at
 from ..statistics.power import Guess, planned_noise
 from .calibrate import Pace, calibrate
 from .counts import Counts, count
-from .memory import UNKNOWN, Memory, folder_memory
 
 EFFECT = 0.05
 """Phase SD whose power is stated: 5 points."""

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ..records import Observation, Record, Reply, Trial
-from ..synthetic import RetrievalVocabulary
-from ..tokens import Tokenizer
+from ..text.synthetic import RetrievalVocabulary
+from ..text.tokens import Tokenizer
 
 Batch = tuple[Trial, ...]
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ..errors import UsageError
 from ..records import Trial
-from ..synthetic import RetrievalVocabulary, draw_fillers, draw_pairs
+from ..text.synthetic import RetrievalVocabulary, draw_fillers, draw_pairs
 from .base import Batch, Plan, Protocol
 
 Ints = npt.NDArray[np.int64]

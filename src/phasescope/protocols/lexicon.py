@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
-from ..tokens import Tokenizer
+from ..text.tokens import Tokenizer
 
 Ints = npt.NDArray[np.int64]
 Words = list[tuple[int, str]]

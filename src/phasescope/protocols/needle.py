@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from ..errors import UsageError
 from ..records import Observation, Reply, Trial
-from ..synthetic import RetrievalVocabulary
-from ..tokens import Tokenizer
+from ..text.synthetic import RetrievalVocabulary
+from ..text.tokens import Tokenizer
 from .base import Batch, Plan, Protocol
 from .haystack import Frame, Ids, Lines
 from .lexicon import MOST, Lexicon

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import UsageError
-from .padding import Family, Ids, exact_pads, listed
-from .padding_page import Page, Placement
-from .prompts import Prompt
-from .scorers import Scorer
+from ..text.padding import Family, Ids, exact_pads, listed
+from ..text.prompts import Prompt
+from ..text.rendered import Page, Placement
+from ..text.scorers import Scorer
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,16 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ..errors import UsageError
-from ..records import Observation, Reply, Trial, dump_json
-from ..synthetic import RetrievalVocabulary
-from ..tokens import Tokenizer
+from ..files import dump_json
+from ..records import Observation, Reply, Trial
+from ..text.padding import Family, Ids, listed, parse_families
+from ..text.prompts import Prompt
+from ..text.rendered import Page, Placement, Places
+from ..text.scorers import Scorer
+from ..text.synthetic import RetrievalVocabulary
+from ..text.tokens import Tokenizer
 from .base import Batch, Plan, Protocol
-from .padding import Family, Ids, listed, parse_families
 from .padding_case import Case, ids_case, text_case
-from .padding_page import Page, Placement, Places
-from .prompts import Prompt
-from .scorers import Scorer
 
 LONGEST = 512
 """Pad tokens at most: two turns of every stride up to 256."""

@@ -11,14 +11,15 @@ import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
 from ..errors import UsageError
+from ..files import dump_json, write_atomic
 from ..mitigations import Profile, write_profiles
-from ..records import SCHEMA, Finding, Observation, dump_json, write_atomic
+from ..records import SCHEMA, Finding, Observation
 from ..statistics import analyse, correct
+from ..statistics.conditions import Arm, read_arms
 from . import losses
-from .arms import Arm, read_arms
 from .method import Settings, describe
-from .page import render
-from .sweep import SWEEP, sweep_findings
+from .run_page import render
+from .sweep_page import SWEEP, sweep_findings
 
 
 def build_report(

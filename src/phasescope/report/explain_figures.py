@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from ..records import Finding
-from .canvas import Frame, box, dot, drawing, element, line, path, text
+from ..statistics.verdict import number, percent, plain, points
 from .figures import Curve, Figure, phase_curve
-from .verdict import number, percent, plain, points
+from .svg import Frame, box, dot, drawing, element, line, path, text
 
 CELLS = 32
 """Phases up to which cells of a map hold their numbers."""

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from ..records import Finding
-from .canvas import Frame, Point, box, dot, drawing, element, line, path, text
-from .verdict import State, interval_words, percent, plain
+from ..statistics.verdict import State, interval_words, percent, plain
+from .svg import Frame, Point, box, dot, drawing, element, line, path, text
 
 LABEL = 24  # characters of an arm's name that fit beside a curve
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ..runner import count_reasons
-from .arms import Arm
-from .verdict import plain
+from ..running.runner import count_reasons
+from ..statistics.conditions import Arm
+from ..statistics.verdict import plain
 
 COLUMNS = ("Arm", "Reason", "Prompts", "Layouts")
 HEAVY = 0.5

@@ -15,10 +15,10 @@ from ..errors import UnknownNameError
 from ..grid import WindowGrid
 from ..records import Finding
 from ..statistics import position_balance
+from ..statistics.conditions import Arm
+from ..statistics.verdict import by_arm, find, plain
 from . import losses
-from .arms import Arm
-from .sweep import SWEEP, sweep_command
-from .verdict import by_arm, find, plain
+from .sweep_page import SWEEP, sweep_command
 
 COLUMNS = (
     "Arm",
@@ -193,7 +193,7 @@ def _measure(arms: Sequence[dict[str, Any]], seed: int, folder: str) -> str:
         return sweep_command(arms, folder)
     kinds = {arm["backend"]["backend"] for arm in arms}
     if kinds not in ({"transformers"}, {"openai"}):
-        return f"# {folder} was measured from Python: phasescope.runner.run with the arms in its run.json"
+        return f"# {folder} was measured from Python: phasescope.running.runner.run with the arms in its run.json"
     backend, settings = arms[0]["backend"], arms[0]["protocol"]["settings"]
     server = kinds == {"openai"}
     models = dict.fromkeys(arm["backend"]["model"] for arm in arms)

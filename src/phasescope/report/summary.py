@@ -9,9 +9,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ..errors import BrokenRecordError
-from ..records import Finding, read_json
-from .sweep import apart, sweep_text
-from .verdict import COLUMNS, plain, rows, verdict
+from ..files import read_json
+from ..records import Finding
+from ..statistics.verdict import COLUMNS, plain, rows, verdict
+from .sweep_page import apart, sweep_text
 
 
 def read_findings(path: Path) -> list[Finding]:

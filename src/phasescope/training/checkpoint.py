@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..errors import BrokenRecordError, UsageError
-from ..records import dump_json, read_json
+from ..files import dump_json, read_json
 from .parallel import Processes, give, whole
 
 STATE = "state.safetensors"

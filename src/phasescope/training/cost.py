@@ -10,10 +10,10 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from ..corpus import Corpus
 from ..errors import UnknownNameError, UsageError
 from ..grid import NEVER, WindowGrid
 from ..models import CompressedQwen3ForCausalLM
+from ..text.corpus import Corpus
 from .activations import activation_bytes
 from .loss import LEAST_ROWS, MANY_LOGITS
 from .mixture import loss_of, parts_of

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from ..records import Record
-from ..synthetic import RetrievalVocabulary, draw_fillers, draw_pairs
+from ..text.synthetic import RetrievalVocabulary, draw_fillers, draw_pairs
 
 IGNORED = -100  # label of a token that carries no loss, as `transformers` defines it
 Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..corpus import Corpus, Ids
+from ..text.corpus import Corpus, Ids
 from .data import IGNORED, Batch
 from .loss import CrossEntropy, headless
 from .robust import key_phases, phase_weights

@@ -10,8 +10,8 @@ import torch
 from transformers.utils import logging
 
 from ..errors import UsageError
+from ..files import read_json
 from ..models import CompressedQwen3ForCausalLM
-from ..records import read_json
 from .settings import Start, Training
 
 PLAIN = ("qwen3", "phasescope_qwen3")

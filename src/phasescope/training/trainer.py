@@ -16,11 +16,10 @@ from accelerate import Accelerator, PartialState
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..corpus import Corpus
 from ..errors import BrokenRecordError, UsageError
-from ..locks import LOCK, alone
+from ..files import LOCK, alone, dump_json, write_atomic
 from ..models import CompressedQwen3ForCausalLM
-from ..records import dump_json, write_atomic
+from ..text.corpus import Corpus
 from .checkpoint import load_state, save_state
 from .gates import compressors_of, imbalance, moved, reading_raw, watched
 from .mixture import RECORDS, TEXT, Part, held_out_loss, loss_of, parts_of, rows_of

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from phasescope.models import CompressedQwen3ForCausalLM
-from phasescope.synthetic import RetrievalVocabulary
+from phasescope.text.synthetic import RetrievalVocabulary
 from phasescope.training import RetrievalTask, Training, train
 from phasescope.training.recipes import RECIPES
 from phasescope.training.trainer import check_shares

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...errors import BrokenRecordError, UnknownNameError, UsageError
-from ...tokens import Tokenizer
+from ...text.tokens import Tokenizer
 from .base import AbstractReader as AbstractReader
 from .base import Change as Change
 from .base import Pad as Pad

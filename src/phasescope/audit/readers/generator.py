@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import PhasescopeError, UsageError
-from ...tokens import Tokenizer
+from ...text.tokens import Tokenizer
 from ..samples import Columns, short
 from ..writing import writing
 from .base import AbstractReader, Change, Record, Row

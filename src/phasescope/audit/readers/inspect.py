@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import BrokenRecordError
-from ...records import read_json
+from ...files import read_json
 from ..samples import ABSENT, Columns, Sample, at_path, score_of
 from .base import AbstractReader, Record, Row, file_of
 

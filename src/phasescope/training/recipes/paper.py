@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...models import Compression
-from ...synthetic import RetrievalVocabulary
+from ...text.synthetic import RetrievalVocabulary
 from ..data import RetrievalTask
 from ..settings import Text, Training
 

@@ -1,0 +1,1 @@
+"""Experiments and documents about our own models; not part of the package."""

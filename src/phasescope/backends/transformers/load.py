@@ -1,0 +1,129 @@
+"""Checkpoints from a folder of this machine: where they are put, in which precision, with which attention."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from transformers import AutoModelForCausalLM
+
+import phasescope.models  # noqa: F401  # registers our classes with the auto classes
+
+from ...errors import MissingExtraError, UsageError
+from ...files import read_json
+from ...text.synthetic import RetrievalVocabulary
+from ...text.tokens import Tokenizer
+
+DTYPES = ("auto", "bfloat16", "float16", "float32", "float64")
+ATTENTIONS = ("eager", "flash_attention_2", "flash_attention_3", "flex_attention", "sdpa")
+DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
+
+
+def load_model(
+    folder: Path,
+    *,
+    device: str = "cpu",
+    dtype: str = "auto",
+    device_map: str | None = None,
+    attention: str | None = None,
+    trust_remote_code: bool = False,
+) -> Any:
+    """Load a checkpoint folder: safetensors only, from this machine only, no code of its own.
+
+    Args:
+        folder: what `save_pretrained` wrote.
+        device: where torch puts the model, unless there is a device map.
+        dtype: one of `DTYPES`; `auto` keeps the checkpoint's own.
+        device_map: one of `DEVICE_MAPS`: how accelerate spreads layers over this machine's GPUs.
+        attention: one of `ATTENTIONS`; by default what the model's class prefers.
+        trust_remote_code: run Python code that the folder brings along.
+
+    Raises:
+        UsageError: if the folder holds no checkpoint that can be loaded whole, as asked.
+    """
+    _check_names(
+        dtype=(dtype, DTYPES), device_map=(device_map, DEVICE_MAPS), attention=(attention, ATTENTIONS)
+    )
+    _check_device(device)
+    if not any(folder.glob("*.safetensors")):
+        raise UsageError(f"{folder} holds no *.safetensors; give a folder that save_pretrained wrote")
+    placed: Any = device_map if device_map is not None else None if device == "cpu" else {"": device}
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=dtype,
+            device_map=placed,
+            attn_implementation=attention,
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=trust_remote_code,
+            output_loading_info=True,
+        )
+    except ImportError as error:
+        raise MissingExtraError(
+            f"cannot load {folder} so: {first_line(error)} Install it, or choose another attention"
+            if attention is not None
+            else f"cannot load {folder}: {first_line(error)}"
+        ) from error
+    except Exception as error:  # a broken folder fails in whatever way the libraries meet first
+        raise UsageError(f"cannot load {folder}: {first_line(error)}") from error
+    model, info = loaded
+    if info["missing_keys"]:
+        missing = ", ".join(sorted(info["missing_keys"])[:3])
+        raise UsageError(f"the weights in {folder} lack {missing}; save the whole model with save_pretrained")
+    if any(parameter.is_meta for parameter in model.parameters()):
+        raise UsageError(
+            f"{folder} does not fit the memory of device map {device_map!r}; use a smaller dtype or more GPUs"
+        )
+    return model
+
+
+def folder_vocabulary(folder: Path) -> RetrievalVocabulary:
+    """The vocabulary that a checkpoint's card states, else one of common words from its tokenizer.json.
+
+    Raises:
+        UsageError: if the folder has neither, or the tokenizer has too few whole words.
+    """
+    card = read_json(folder / "card.json") if (folder / "card.json").exists() else None
+    text_alone = isinstance(card, dict) and "text" in card and "vocabulary" not in card
+    if card is not None and not text_alone:
+        try:
+            return RetrievalVocabulary.model_validate(card["vocabulary"])
+        except (KeyError, TypeError, ValidationError) as error:
+            raise UsageError(
+                f"{folder}/card.json has no vocabulary of fillers, keys and values: {first_line(error)}"
+            ) from error
+    if not (folder / "tokenizer.json").exists():
+        raise UsageError(
+            f"{folder} has neither card.json nor a tokenizer.json; pass a vocabulary or add its tokenizer"
+        )
+    return Tokenizer.load(folder).vocabulary()
+
+
+def tokens_that_fit(model: Any) -> int:
+    """How many tokens a raw KV cache of 1 GiB holds, at most 65,536: beyond that a forward gets no faster."""
+    config = model.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    channels = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    token_bytes = 2 * config.num_hidden_layers * heads * channels * model.dtype.itemsize
+    return int(min(2**16, max(1, 2**30 // token_bytes)))
+
+
+def first_line(error: Exception) -> str:
+    """An error of another library in one line."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _check_names(**given: tuple[str | None, tuple[str, ...]]) -> None:
+    for setting, (value, known) in given.items():
+        if value is not None and value not in known:
+            raise UsageError(f"unknown {setting} {value!r}; known: {', '.join(known)}")
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"cannot use device {device!r}: {first_line(error)}") from None

@@ -1,0 +1,101 @@
+"""Data-parallel workers on this machine: one process and one backend each."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from ..backends import BackendSpec
+from .engine import Desk
+from .pool import Call, Lost, Outcome, Pool, perform
+
+_SPAWN = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads and a GPU's context
+
+PATIENCE = 2.0
+"""Seconds in which workers may end by themselves."""
+
+
+class Processes(Pool):
+    """Workers as processes of this machine.
+
+    Of several workers, each that is told to use the device `cuda` gets a GPU of its own: cuda:0, cuda:1, ….
+
+    Args:
+        workers: how many.
+    """
+
+    def __init__(self, workers: int = 2) -> None:
+        super().__init__(workers)
+        self._staff: dict[int, tuple[Any, Connection]] = {}
+
+    def hire(self, place: int) -> None:
+        """Start a process."""
+        specs = [_placed(spec, place, self.workers) for spec in self.specs]
+        ours, theirs = _SPAWN.Pipe()
+        process = _SPAWN.Process(target=serve, args=(theirs, specs), daemon=True)
+        process.start()
+        theirs.close()
+        self._staff[place] = process, ours
+
+    def ask(self, place: int, call: Call) -> None:
+        """Send it through the pipe; whether anybody is there to read it shows in `next`."""
+        try:
+            self._staff[place][1].send(call)
+        except OSError:  # it died since; the pipe's end says so
+            return
+
+    def next(self) -> tuple[int, Outcome]:
+        """Whoever writes, or hangs up, first."""
+        places = {connection: place for place, (_, connection) in self._staff.items()}
+        connection: Any = wait(list(places))[0]
+        place = places[connection]
+        try:
+            outcome: Outcome = connection.recv()
+        except (EOFError, OSError):
+            process, _ = self._staff.pop(place)
+            connection.close()
+            process.join()
+            return place, Lost(_ending(process.exitcode))
+        return place, outcome
+
+    def close(self) -> None:
+        """Hang up, on which idle workers go; end those that are still busy, with what nobody waits for."""
+        for _, connection in self._staff.values():
+            connection.close()
+        deadline = time.monotonic() + PATIENCE
+        for process, _ in self._staff.values():
+            process.join(max(0.0, deadline - time.monotonic()))
+            process.terminate()
+            process.join()
+        self._staff = {}
+
+
+def serve(connection: Connection, specs: Sequence[BackendSpec]) -> None:
+    """What a worker does until its employer hangs up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the employer, who then ends us
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the run has one of its own
+    desk = Desk(specs)
+    while True:
+        try:
+            call = connection.recv()
+            connection.send(perform(desk, call))
+        except (EOFError, OSError):
+            return
+
+
+def _placed(spec: BackendSpec, place: int, workers: int) -> BackendSpec:
+    """The spec with the worker's own GPU."""
+    if workers > 1 and spec.settings.get("device") == "cuda":
+        return spec.with_settings(device=f"cuda:{place}")
+    return spec
+
+
+def _ending(exitcode: int | None) -> str:
+    if exitcode is not None and exitcode < 0:
+        return f"killed by signal {-exitcode}"
+    return f"exit code {exitcode}"

@@ -1,0 +1,247 @@
+"""Where protocol meets backend: a run folder that can be interrupted at any moment and resumed."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..backends import Backend, BackendSpec
+from ..errors import UsageError
+from ..files import ObservationLog, alone, dump_json, read_json, write_atomic
+from ..protocols import Batch, Protocol
+from ..records import SCHEMA, Dropped, NoReply, Observation, Reply, Trial
+from ..text.synthetic import RetrievalVocabulary
+from . import Engine, Job, Local
+
+LOST = 64
+"""Trials of an arm after which, if none could be observed, nothing more is asked."""
+
+Report = Callable[[int, int], None]
+"""Called with the trials that are done and the trials in all, after every batch."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One backend, or how to make it, under one protocol, by a name that is unique in its run."""
+
+    name: str
+    backend: Backend | BackendSpec
+    protocol: Protocol
+
+
+def run(
+    arms: Sequence[Arm],
+    out: Path,
+    seed: int,
+    report: Report = lambda done, total: None,
+    engine: Engine | None = None,
+) -> None:
+    """Ask every arm its trials and log the observations; an interrupted run goes on where it stopped.
+
+    The folder holds run.json (what is run: written first, and compared on resume), observations.jsonl
+    (batch by batch, arms outermost) and timings.jsonl (what a batch cost; the only file that differs
+    between two runs of the same thing). Arms with equal protocols see the same trials. Whichever engine
+    answers, the files are the same, so that another may finish what one began.
+
+    Args:
+        arms: at least one, with different names.
+        out: the run folder; created if missing.
+        seed: of every draw of the protocols.
+        report: told how far the run is.
+        engine: who answers; by default this process, one batch after the other.
+
+    Raises:
+        UsageError: if the arms are not usable together, the folder holds another run or is being written by another
+            process, or nothing of an arm can be observed. In the last case a batch that shows it early is not
+            kept, so that the same command can ask it again.
+    """
+    names = [arm.name for arm in arms]
+    if not names or len(set(names)) < len(names):
+        raise UsageError(f"arms are named {names}; give at least one, and each a name of its own")
+    with closing(engine or Local()) as answering:
+        known = answering.open([arm.backend for arm in arms], [arm.protocol.synthetic for arm in arms])
+        with alone(out):
+            _describe(arms, out, seed, [found.description for found in known])
+            plan = planned(arms, seed, [found.vocabulary for found in known])
+            _answer(arms, out, plan, report, answering)
+
+
+def observed(
+    name: str, backend: Backend, protocol: Protocol, rng: np.random.Generator
+) -> Iterator[Observation]:
+    """What a backend that is at hand recalls, without a folder; trials without a reply are left out."""
+    vocabulary = backend.vocabulary() if protocol.synthetic else None
+    for batch in protocol.batches(vocabulary, rng):
+        for trial, reply in zip(batch, backend.answer(batch), strict=True):
+            if isinstance(reply, Reply):
+                yield protocol.observe(trial, reply, name)
+
+
+def planned(
+    arms: Sequence[Arm], seed: int, vocabularies: Sequence[RetrievalVocabulary | None]
+) -> Iterator[tuple[int, Batch]]:
+    """Every batch of every arm, with the arm's number; draws depend on the seed and the protocol's name alone."""
+    for number, (arm, vocabulary) in enumerate(zip(arms, vocabularies, strict=True)):
+        rng = np.random.default_rng([seed, *arm.protocol.name.encode()])
+        for batch in arm.protocol.batches(vocabulary, rng):
+            yield number, batch
+
+
+def _answer(
+    arms: Sequence[Arm], out: Path, plan: Iterator[tuple[int, Batch]], report: Report, engine: Engine
+) -> None:
+    """Check the batches that are there, have the others answered, and log them in plan order."""
+    log = ObservationLog(out / "observations.jsonl")
+    sizes = [size for arm in arms for size in arm.protocol.batch_sizes()]
+    kept = log.resume(sizes)
+    done, total = 0, sum(sizes)
+    lost: dict[str, list[str] | None] = {arm.name: [] for arm in arms}
+    report(0, total)
+    while done < len(kept):
+        number, batch = next(plan)
+        known = kept[done : done + len(batch)]
+        _check(known, arms[number], batch, log.path)
+        _count_lost(lost, arms[number].name, known)
+        done += len(batch)
+        report(done, total)
+    asked: deque[Job] = deque()
+    for answer in engine.answer(_noted(plan, asked)):
+        number, trials = asked.popleft()
+        arm = arms[number]
+        lines = [_line(arm, trial, reply) for trial, reply in zip(trials, answer.replies, strict=True)]
+        _count_lost(lost, arm.name, lines)
+        if len(reasons := lost[arm.name] or []) >= LOST:
+            raise UsageError(
+                f"{_all_lost(arm.name, reasons)}; this batch is not kept, give the command again"
+            )
+        log.append(lines)
+        cost = {"seconds": answer.seconds, "tokens": answer.tokens}
+        _log_timing(out, {"arm": arm.name, "cluster": trials[0].cluster, "trials": len(trials), **cost})
+        done += len(trials)
+        report(done, total)
+    for name, every in lost.items():
+        if every:
+            raise UsageError(f"{_all_lost(name, every)}; measure into another folder")
+
+
+def count_reasons(dropped: Iterable[str]) -> str:
+    """Reasons with how often they occur, the commonest first."""
+    return ", ".join(f"{reason} ({count:,})" for reason, count in Counter(dropped).most_common())
+
+
+def _count_lost(lost: dict[str, list[str] | None], arm: str, batch: Sequence[Observation | Dropped]) -> None:
+    """Collect the reasons of an arm of which nothing was observed yet; None once something was."""
+    reasons = lost[arm]
+    if reasons is None or any(isinstance(line, Observation) for line in batch):
+        lost[arm] = None
+    else:
+        reasons += [line.dropped for line in batch if isinstance(line, Dropped)]
+
+
+def _all_lost(arm: str, reasons: Sequence[str]) -> str:
+    return (
+        f"none of the {len(reasons):,} trials of {arm} could be observed: {count_reasons(reasons)}; mend that"
+    )
+
+
+def _noted(plan: Iterator[tuple[int, Batch]], asked: deque[Job]) -> Iterator[Job]:
+    """The jobs, each noted as it is taken, so that its answer finds its trials."""
+    for job in plan:
+        asked.append(job)
+        yield job
+
+
+def _line(arm: Arm, trial: Trial, reply: Reply | NoReply) -> Observation | Dropped:
+    """What the log holds of a trial."""
+    if isinstance(reply, Reply):
+        return arm.protocol.observe(trial, reply, arm.name)
+    return Dropped(
+        arm=arm.name,
+        trial=trial.digest,
+        cluster=trial.cluster,
+        block=trial.block,
+        layout=trial.layout,
+        dropped=reply.reason,
+    )
+
+
+def _describe(arms: Sequence[Arm], out: Path, seed: int, described: Sequence[dict[str, Any]]) -> None:
+    """Write run.json, or compare with the one that is there; one without observations is nobody's run yet."""
+    whole = {
+        "schema": SCHEMA,
+        "seed": seed,
+        "versions": _versions(),
+        "arms": [
+            {"name": arm.name, "protocol": arm.protocol.describe(), "backend": backend}
+            for arm, backend in zip(arms, described, strict=True)
+        ],
+    }
+    path = out / "run.json"
+    given = json.loads(dump_json(whole))
+    log = out / "observations.jsonl"
+    if not path.exists() or not log.exists():
+        if log.exists():
+            raise UsageError(f"{out} has observations without a run.json; use another run folder")
+        write_atomic(path, dump_json(whole))
+        return
+    difference = next(_differences(read_json(path), given, ""), None)
+    if difference is not None:
+        key, there, here = difference
+        raise UsageError(
+            f"{path} has {key} = {_short(there)}, this run {_short(here)}; resume with the same, or use another "
+            "folder"
+        )
+
+
+def _short(value: Any) -> str:
+    """A value in a line: arms by their names."""
+    if isinstance(value, list) and all(isinstance(item, dict) and "name" in item for item in value):
+        return ", ".join(item["name"] for item in value)
+    return repr(value)
+
+
+def _differences(there: Any, here: Any, key: str) -> Iterator[tuple[str, Any, Any]]:
+    """Where two JSON values differ: dotted key and both values, depth first."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        # A plan follows from the settings, so a difference is named where it was made; a model that lies elsewhere
+        # now is the same as long as its digest is.
+        for name in sorted({*there, *here} - {"plan", "path"}):
+            yield from _differences(there.get(name), here.get(name), f"{key}.{name}".lstrip("."))
+    elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
+        for index, (old, new) in enumerate(zip(there, here, strict=True)):
+            yield from _differences(old, new, f"{key}[{index}]")
+    elif there != here:
+        yield key, there, here
+
+
+def _check(known: Sequence[Observation | Dropped], arm: Arm, batch: Batch, path: Path) -> None:
+    """Refuse to go on from observations of other trials."""
+    for observation, trial in zip(known, batch, strict=True):
+        there, here = (observation.arm, observation.trial), (arm.name, trial.digest)
+        if there != here:
+            raise UsageError(f"{path} holds trial {there}, the plan has {here}; use another run folder")
+
+
+def _log_timing(out: Path, timing: dict[str, Any]) -> None:
+    with (out / "timings.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(timing) + "\n")
+
+
+def _versions() -> dict[str, str | None]:
+    """What the numbers may depend on; null for what is not installed."""
+    versions: dict[str, str | None] = {"python": platform.python_version()}
+    for package in ("phasescope", "numpy", "torch", "transformers"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = None
+    return versions

@@ -1,0 +1,118 @@
+"""A phase profile: how well a model recalls at each phase, measured once, and used to place facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from ..errors import UsageError
+from ..files import dump_json, read_json, write_atomic
+from ..records import Finding, Record
+
+TOLERANCE = 0.05
+"""A phase counts as strong if its accuracy is at most this far below the best phase's."""
+
+
+class Profile(Record):
+    """Accuracy per phase of one arm, as `report` measured it.
+
+    Attributes:
+        v: version of this schema.
+        arm: the arm that was measured.
+        stride: tokens after which the curve repeats.
+        accuracy: per phase, 0 to stride − 1.
+        low, high: 95 % intervals of the same.
+        sensitive: whether the data show an effect of the phase: the phase SD's interval excludes 0 and the
+            period that the data name is the stride. Where they don't, no phase is stronger than another.
+        n_blocks, n_clusters: what the numbers rest on.
+    """
+
+    v: Literal[1] = 1
+    arm: str
+    stride: int = Field(ge=1)
+    accuracy: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    sensitive: bool
+    n_blocks: int
+    n_clusters: int
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if {len(self.accuracy), len(self.low), len(self.high)} != {self.stride}:
+            raise ValueError(f"a stride of {self.stride} needs as many accuracies, lows and highs")
+        return self
+
+    @classmethod
+    def from_findings(cls, arm: str, findings: Iterable[Finding]) -> Self | None:
+        """The profile that an arm's findings amount to; None where a phase was not visited."""
+        own = [one for one in findings if one.arm == arm and one.outcome == "accuracy"]
+        named = {one.name: one for one in own}
+        spread, period = named.get("phase_sd"), named.get("period")
+        if spread is None or spread.stride is None or spread.coordinate != "source":
+            return None
+        rates = {one.residue: one for one in own if one.name == "phase_rate" and one.stride == spread.stride}
+        if set(rates) != set(range(spread.stride)):
+            return None
+        ordered = [rates[phase] for phase in range(spread.stride)]
+        return cls(
+            arm=arm,
+            stride=spread.stride,
+            accuracy=tuple(one.value or 0.0 for one in ordered),
+            low=tuple(one.low if one.low is not None else 0.0 for one in ordered),
+            high=tuple(one.high if one.high is not None else 1.0 for one in ordered),
+            sensitive=bool(spread.low and spread.low > 0 and period and period.value == spread.stride),
+            n_blocks=spread.n_blocks,
+            n_clusters=spread.n_clusters,
+        )
+
+    def strong(self, tolerance: float = TOLERANCE) -> tuple[int, ...]:
+        """The phases whose accuracy is within `tolerance` of the best; all where there is no effect."""
+        if not self.sensitive:
+            return tuple(range(self.stride))
+        least = max(self.accuracy) - tolerance
+        return tuple(phase for phase, rate in enumerate(self.accuracy) if rate >= least)
+
+
+def write_profiles(path: Path, profiles: Sequence[Profile]) -> None:
+    """Write profile.json: the profiles of a report's arms."""
+    write_atomic(path, dump_json({"profiles": [profile.model_dump(mode="json") for profile in profiles]}))
+
+
+def read_profile(path: Path, arm: str | None = None) -> Profile:
+    """Read one arm's profile from profile.json, or from the run folder that holds it.
+
+    Args:
+        path: the file or its folder.
+        arm: the arm's name; it may be left out where only one arm is sensitive, or there is only one.
+
+    Raises:
+        UsageError: if there is no such profile, or several and none is named.
+    """
+    file = path / "profile.json" if path.is_dir() else path
+    if not file.is_file():
+        raise UsageError(
+            f"no profile at {path}: run `phasescope report RUN` first, it writes RUN/profile.json"
+        )
+    content = read_json(file)
+    listed = content.get("profiles") if isinstance(content, dict) else None
+    if not isinstance(listed, list):
+        raise UsageError(f"{file} holds no profiles; give a profile.json that `report` wrote")
+    profiles = [Profile.checked(**entry) for entry in listed]
+    return _chosen(profiles, arm, file)
+
+
+def _chosen(profiles: Sequence[Profile], arm: str | None, file: Path) -> Profile:
+    named = {profile.arm: profile for profile in profiles}
+    if arm is not None:
+        if arm not in named:
+            raise UsageError(f"{file} has no arm {arm!r}; it has {', '.join(named) or 'none'}")
+        return named[arm]
+    sensitive = [profile for profile in profiles if profile.sensitive]
+    for found in (sensitive, profiles):
+        if len(found) == 1:
+            return found[0]
+    raise UsageError(f"{file} has {len(profiles)} profiles ({', '.join(named)}); choose one with --arm")

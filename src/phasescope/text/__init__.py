@@ -1,0 +1,1 @@
+"""Text and tokens: tokenizers, prompts, exact pads, where a fact stands, corpora."""

@@ -1,0 +1,141 @@
+"""A trained checkpoint's card: how it was made, what it recalls, how it reads text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..catalog import BACKENDS
+from ..files import dump_json, read_json, write_atomic
+from ..records import Finding
+from ..running.runner import Report
+from ..runs import read_run
+from ..statistics import analyse
+from ..text.corpus import Corpus
+from .answerers import local
+from .measure import DEMO_CONTEXTS, DEMO_PROTOCOLS, DEMO_SEED, measure
+
+CONTROL_FOLD = 24  # a model without a grid is folded by the residues
+CARD_WINDOWS = 512  # of held-out text
+
+
+@dataclass(frozen=True)
+class Carded:
+    """A card, and the findings of each protocol that it sums up."""
+
+    card: dict[str, Any]
+    findings: dict[str, list[Finding]]
+
+
+def write_card(
+    folder: Path,
+    *,
+    command: str,
+    corpus: Corpus | None = None,
+    device: str = "cpu",
+    measured: bool = True,
+    report: Report = lambda done, total: None,
+) -> Carded:
+    """Measure a trained checkpoint and write its card.json: how it was made, what it recalls, how it reads text.
+
+    Args:
+        folder: a finished run of `phasescope train`.
+        command: the command that trains it.
+        corpus: the text that it was trained on, where there was any.
+        device: where it is measured.
+        measured: False only says how it was made.
+        report: told the trials that are done, and all.
+
+    Returns:
+        the card, without what the model was not trained on (`measured` for records, `text` for text), and all findings
+        behind it.
+    """
+    settings, state = read_json(folder / "training.json"), read_json(folder / "state" / "state.json")
+    task, start = settings["task"], settings.get("start")
+    card = {
+        "command": command,
+        "seed": settings["seed"],
+        "compression": settings["compression"],
+        "kv_heads": settings["kv_heads"],
+        "steps": state["step"],
+        "tokens": state["tokens"],
+        "minutes": round(state["seconds"] / 60, 1),
+    }
+    if start is not None:
+        card["start"] = start["weights"]
+    if task is not None:
+        card |= {
+            "loss": round(state["loss"], 4),
+            "accuracy": round(state["accuracy"], 4),
+            "pairs": state["pairs"],
+            "vocabulary": task["vocabulary"],
+        }
+    if corpus is not None:
+        card["text"] = {"corpus": corpus.facts.digest}
+    write_atomic(folder / "card.json", dump_json(card))
+    if measured and corpus is not None:
+        card["text"] |= _read_text(folder, corpus, settings["text"]["tokens"], device)
+    findings = {}
+    if measured and task is not None:
+        findings = _recalled(folder, card["compression"], device, report)
+        card["measured"] = {protocol: _summary(found) for protocol, found in findings.items()}
+    write_atomic(folder / "card.json", dump_json(card))
+    return Carded(card, findings)
+
+
+def _read_text(folder: Path, corpus: Corpus, tokens: int, device: str) -> dict[str, Any]:
+    """Loss on held-out text, in nats: per token, and per byte, which compares tokenizers."""
+    from ..training import held_out_loss  # needs torch
+
+    model = BACKENDS.load("transformers").load(folder, device=device).model
+    loss, facts = held_out_loss(model, corpus, tokens, CARD_WINDOWS), corpus.facts
+    return {
+        "window": tokens,
+        "windows": len(corpus.spread("held_out", CARD_WINDOWS, tokens)),
+        "nats_per_token": round(loss, 4),
+        "nats_per_byte": round(loss * facts.tokens["held_out"] / facts.bytes["held_out"], 4),
+    }
+
+
+def _recalled(
+    folder: Path, plan: dict[str, Any] | None, device: str, report: Report
+) -> dict[str, list[Finding]]:
+    """Recall by phase under both paddings, on records that were not trained on."""
+    measure(
+        local([str(folder)], loading={"device": device}),
+        DEMO_PROTOCOLS,
+        folder / "phase",
+        seed=DEMO_SEED,
+        report=report,
+        contexts=DEMO_CONTEXTS,
+    )
+    stride = plan["stride"] if plan else None
+    found = {}
+    for arm, observations in read_run(folder / "phase").observations.items():
+        found[arm.rpartition("/")[2]] = analyse(
+            observations,
+            stride=stride,
+            fold=stride or CONTROL_FOLD,
+            rng=np.random.default_rng(DEMO_SEED),
+        )
+    return found
+
+
+def _summary(findings: Sequence[Finding]) -> dict[str, Any]:
+    """What a card keeps of the findings of one protocol."""
+    accuracy = [finding for finding in findings if finding.outcome == "accuracy"]
+    named = {finding.name: finding for finding in accuracy}
+    return {
+        "contexts": named["mean_accuracy"].n_clusters,
+        "mean_accuracy": named["mean_accuracy"].value,
+        "phase_sd": named["phase_sd"].value,
+        "low": named["phase_sd"].low,
+        "high": named["phase_sd"].high,
+        "folded_by": named["phase_sd"].stride,
+        "period": named["period"].value,
+        "phases": [finding.value for finding in accuracy if finding.name == "phase_rate"],
+    }

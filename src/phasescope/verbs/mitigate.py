@@ -1,0 +1,80 @@
+"""Votes and pads on a model that a run has measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..backends import loaded
+from ..catalog import PROTOCOLS
+from ..errors import UsageError
+from ..mitigations import Combine, Ways, arms, lines, outcomes, read_profile, write_outcomes
+from ..running.runner import Report, run
+from ..runs import read_run
+from .answerers import local
+
+
+def mitigate(
+    folder: Path,
+    *,
+    arm: str | None = None,
+    out: Path | None = None,
+    model: str | None = None,
+    shifts: tuple[int, ...] | None = None,
+    combine: Combine = "mean",
+    below: float = 2.0,
+    limit: int | None = None,
+    contexts: int = 48,
+    seed: int | None = None,
+    anyway: bool = False,
+    device: str = "cpu",
+    report: Report = lambda done, total: None,
+) -> list[str]:
+    """Measure votes and pads on a model that a run has measured, with prompts that the run has not seen.
+
+    Args:
+        folder: a run that `report` has read, so that it holds profile.json.
+        arm: whose profile, where several are phase-sensitive.
+        out: the run folder of the trial; by default `mitigate` in the run's own.
+        model: the checkpoint; by default what the run names.
+        shifts: numbers of pads of the vote's askings; 0 and half a stride by default.
+        combine: how the vote chooses.
+        below: margin in nats under which the adaptive vote asks again.
+        limit: the most pads per prompt.
+        contexts: contexts of every arm.
+        seed: of the prompts; by default one more than the run's.
+        anyway: try it on a model without a phase effect too.
+        device: where the model runs.
+        report: told the trials that are done, and all.
+
+    Returns:
+        lines for a person.
+
+    Raises:
+        UsageError: if the run has no such profile, or the seed is the run's own.
+    """
+    profile = read_profile(folder, arm)
+    described = read_run(folder).description
+    own = next((one for one in described["arms"] if one["name"] == profile.arm), None)
+    if own is None:
+        raise UsageError(
+            f"{folder} has no arm {profile.arm!r}; give the run that the profile was measured in"
+        )
+    fresh = described["seed"] + 1 if seed is None else seed
+    if fresh == described["seed"]:
+        raise UsageError(f"seed {fresh} gives the prompts that the profile was measured on; give another")
+    if not profile.sensitive and not anyway:
+        return [
+            f"{profile.arm}: no phase effect was found, so there is nothing to mend (--anyway tries all the same)"
+        ]
+    sizes = {**own["protocol"]["settings"], "contexts": contexts}
+    protocol = PROTOCOLS.load(own["protocol"]["name"])(**sizes)
+    (answerer,) = local(
+        [model or own["backend"].get("path") or own["backend"]["model"]], loading={"device": device}
+    )
+    backend = loaded(answerer.backend)
+    ways = Ways(shifts or (0, max(1, profile.stride // 2)), combine, below, limit)
+    target = folder / "mitigate" if out is None else out
+    run(arms(backend, protocol, profile, ways), target, fresh, report)
+    found = outcomes(target, profile, fresh)
+    write_outcomes(target / "mitigation.json", profile, found)
+    return [*lines(profile, found), f"wrote {target / 'mitigation.json'}"]
