@@ -28,7 +28,7 @@ from phasescope.backends import Planted
 from phasescope.backends.openai.backend import OpenAIBackend
 from phasescope.backends.openai.client import Limits
 from phasescope.protocols import PrefixPadding
-from phasescope.running.runner import Arm, run
+from phasescope.running.runner import Condition, run
 from phasescope.runs import read_run
 from phasescope.statistics import analyse
 from phasescope.testing.fake_server import FakeServer, Offers
@@ -50,7 +50,7 @@ def planted(curve: Sequence[float], seed: int) -> Planted:
 def directly(curve: Sequence[float], seed: int) -> list[Observation]:
     """What the model answers when it is asked without a server."""
     with tempfile.TemporaryDirectory() as folder:
-        run([Arm("endpoint", planted(curve, seed), PROTOCOL)], Path(folder), seed)
+        run([Condition("endpoint", planted(curve, seed), PROTOCOL)], Path(folder), seed)
         return read_run(Path(folder)).observations["endpoint"]
 
 
@@ -77,7 +77,7 @@ def over_http(curve: Sequence[float], seed: int) -> list[Observation]:
     model = planted(curve, seed)
     with FakeServer(Named(model, seed), OFFERS) as server, tempfile.TemporaryDirectory() as folder:
         backend = OpenAIBackend(server.url, limits=Limits(concurrency=8), vocabulary=model.ids)
-        run([Arm("endpoint", backend, PROTOCOL)], Path(folder), seed)
+        run([Condition("endpoint", backend, PROTOCOL)], Path(folder), seed)
         return read_run(Path(folder)).observations["endpoint"]
 
 

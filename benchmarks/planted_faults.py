@@ -21,7 +21,7 @@ import torch
 from transformers import DeepseekV4Config, DeepseekV4ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from phasescope.check import INVARIANCES, Row, Verdict, check
-from phasescope.check.local import LocalSubject
+from phasescope.check.local import LocalEngine
 from phasescope.models import CompressedQwen3Config, CompressedQwen3ForCausalLM
 from phasescope.testing.planted_faults import FAULTS, WrongAtLength
 
@@ -127,7 +127,7 @@ def residue(seed: int) -> int:
 def judge(fault: str, kind: Kind, seed: int) -> Verdict:
     """Plant a fault, or none, and check."""
     torch.manual_seed(seed)
-    subject = FAULTS.get(fault, LocalSubject)(kind.build(), name=fault)
+    subject = FAULTS.get(fault, LocalEngine)(kind.build(), name=fault)
     if isinstance(subject, WrongAtLength):
         subject.residue = residue(seed)
     longest, sweep = (40, 16) if kind.small else LENGTHS.get(fault, (96, 32))

@@ -31,7 +31,7 @@ from phasescope.checkpoints import zoo
 from phasescope.models import CompressedQwen3Config, CompressedQwen3ForCausalLM
 from phasescope.protocols import PrefixPadding
 from phasescope.running.processes import Processes
-from phasescope.running.runner import Arm, run
+from phasescope.running.runner import Condition, run
 from phasescope.text.synthetic import RetrievalVocabulary
 
 VOCABULARY = RetrievalVocabulary.contiguous(64, 200, 200)
@@ -54,8 +54,8 @@ def throughput(workers: int, contexts: int, out: Path) -> float:
     spec = BackendSpec("transformers", {"path": str(zoo.folder(name)), "name": name, "threads": 1})
     seen: list[tuple[float, int]] = []
     engine = Processes(workers)
-    arm = Arm(name, spec, PrefixPadding(pairs=16, contexts=contexts))
-    run([arm], out, 0, lambda done, total: seen.append((time.perf_counter(), done)), engine)
+    condition = Condition(name, spec, PrefixPadding(pairs=16, contexts=contexts))
+    run([condition], out, 0, lambda done, total: seen.append((time.perf_counter(), done)), engine)
     (first, before), (last, after) = seen[1 + workers], seen[-1]
     return (after - before) / (last - first)
 

@@ -179,15 +179,15 @@ def mitigate_half() -> dict[str, Any]:
         run = Path(out) / "run"
         measure(local([FLAT, MENDED]), [PROTOCOL], run, seed=0, contexts=CONTEXTS)
         build_report([run])
-        for arm in (MENDED, FLAT):
-            folder = run / arm
-            for line in mitigate(run, arm=arm, out=folder, contexts=CONTEXTS, anyway=True)[:-1]:
+        for condition in (MENDED, FLAT):
+            folder = run / condition
+            for line in mitigate(run, condition=condition, out=folder, contexts=CONTEXTS, anyway=True)[:-1]:
                 print(line, flush=True)
         mended, flat = (
-            {one["with_"]: one for one in read_json(run / arm / "mitigation.json")["outcomes"]}
-            for arm in (MENDED, FLAT)
+            {one["with_"]: one for one in read_json(run / condition / "mitigation.json")["outcomes"]}
+            for condition in (MENDED, FLAT)
         )
-        pairs = read_json(run / "run.json")["arms"][0]["protocol"]["settings"]["pairs"]
+        pairs = read_json(run / "run.json")["conditions"][0]["protocol"]["settings"]["pairs"]
     packed, random, vote = (
         mended[name]["comparison"] for name in ("records packed", "records padded at random", "vote")
     )

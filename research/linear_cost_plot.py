@@ -73,7 +73,7 @@ class LogFrame:
     def legend(self, names: dict[str, str]) -> Markup:
         """Names above the frame, each behind a piece of its curve."""
         parts, y = [], self.top - 16
-        for kind, back in (("control", 208.0), ("arm", 78.0)):
+        for kind, back in (("control", 208.0), ("condition", 78.0)):
             x = self.left + self.width - back
             parts += [path([(x, y), (x + 30, y)], f"curve {kind}"), dot((x + 15, y), 3.2, f"dot {kind}")]
             parts.append(text(x + 37, y + 4, names[kind], f"name {kind}", "start"))
@@ -82,15 +82,15 @@ class LogFrame:
 
 STYLE = """
 svg { font: 12.5px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; --page: #fdfdfb; --ink: #1b1e23;
-  --soft: #59616b; --grid: #e6e6df; --arm: #0067a8; --control: #6b7078 }
+  --soft: #59616b; --grid: #e6e6df; --condition: #0067a8; --control: #6b7078 }
 @media (prefers-color-scheme: dark) { svg { --page: #15181c; --ink: #e9e7e1; --soft: #a7adb5; --grid: #2a3036;
-  --arm: #62b6ec; --control: #a3aab2 } }
+  --condition: #62b6ec; --control: #a3aab2 } }
 .page { fill: var(--page) } .title { fill: var(--ink); font-weight: 600 } .tick { fill: var(--soft) }
 .grid { stroke: var(--grid) } .axis { stroke: var(--soft) }
-.curve { fill: none; stroke-width: 2 } .curve.arm { stroke: var(--arm) }
+.curve { fill: none; stroke-width: 2 } .curve.condition { stroke: var(--condition) }
 .curve.control { stroke: var(--control); stroke-dasharray: 5 4 }
-.dot.arm { fill: var(--arm) } .dot.control { fill: var(--page); stroke: var(--control); stroke-width: 1.6 }
-.name { font-weight: 600 } .name.arm { fill: var(--arm) } .name.control { fill: var(--control) }
+.dot.condition { fill: var(--condition) } .dot.control { fill: var(--page); stroke: var(--control); stroke-width: 1.6 }
+.name { font-weight: 600 } .name.condition { fill: var(--condition) } .name.control { fill: var(--control) }
 """
 PANELS = (
     ("prefill", "Prefill, s", "seconds", 1.0),
@@ -114,9 +114,11 @@ def draw(results: Results) -> str:
         left, top = 56.0 + 440 * (index % 2), 40.0 + 300 * (index // 2)
         frame = LogFrame.around(left, top, label, curves)
         parts.append(frame.axes())
-        parts += [frame.curve(curve, role) for curve, role in zip(curves, ("control", "arm"), strict=True)]
+        parts += [
+            frame.curve(curve, role) for curve, role in zip(curves, ("control", "condition"), strict=True)
+        ]
         rival, own = SIDES[kind]
-        parts.append(frame.legend({"arm": NAMES[own], "control": NAMES[rival]}))
+        parts.append(frame.legend({"condition": NAMES[own], "control": NAMES[rival]}))
     words = "Solid: ours. Dashed: full attention above, the layer of transformers below. Both axes are logarithmic."
     svg = element(
         "svg",

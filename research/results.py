@@ -2,8 +2,8 @@
 
     python -m research.results [--keep results/small] [--out docs/results.md]
 
-The last line is one JSON object: `rows`, `periods_wrong` (arms whose phase SD excludes 0 and whose period is not the
-stride), `controls_below_01` (full-attention arms whose period has p < 0.01 after Holm).
+The last line is one JSON object: `rows`, `periods_wrong` (conditions whose phase SD excludes 0 and whose period is not
+the stride), `controls_below_01` (full-attention conditions whose period has p < 0.01 after Holm).
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def bars(runs: Sequence[Run]) -> tuple[dict[str, int], str]:
     corrected = holm(np.array(controls, float)) if controls else np.array([])
     below = int((corrected < 0.01).sum())
     text = (
-        f"In {sensitive} arms (a run under one padding) the interval of the phase SD excludes 0; the "
+        f"In {sensitive} conditions (a run under one padding) the interval of the phase SD excludes 0; the "
         f"period found from the "
         f"data alone is the model's stride in {sensitive - len(wrong)} of them"
         + (f", and not in: {'; '.join(wrong)}.\n" if wrong else ".\n")

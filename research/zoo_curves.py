@@ -2,10 +2,10 @@
 
     python -m research.zoo_curves [--seeds 3] [--first-seed 0]
 
-Per arm: mean accuracy, phase SD with interval, period found and expected. The last line is one JSON object:
-`sensitive` (arms whose interval excludes 0 on every seed), `wrong_periods` (such an interval, another period than
+Per condition: mean accuracy, phase SD with interval, period found and expected. The last line is one JSON object:
+`sensitive` (conditions whose interval excludes 0 on every seed), `wrong_periods` (such an interval, another period than
 the stride), `control_over_model` (largest upper bound of a control's phase SD over the smallest phase SD of a
-sensitive arm under the same protocol), `control_smallest_p` (of a period in a control).
+sensitive condition under the same protocol), `control_smallest_p` (of a period in a control).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from phasescope.verbs import demo
 
 
 def curves(seed: int) -> dict[str, dict[str, Finding]]:
-    """Run the demo and pick what is compared, by arm and name."""
+    """Run the demo and pick what is compared, by condition and name."""
     with tempfile.TemporaryDirectory() as folder:
         demo(Path(folder), seed=seed)
         build_report([Path(folder)], seed=seed)
         findings = read_findings(Path(folder) / "findings.json")
-    arms: dict[str, dict[str, Finding]] = {}
+    conditions: dict[str, dict[str, Finding]] = {}
     for finding in findings:
         if finding.outcome == "accuracy" and finding.name in ("mean_accuracy", "phase_sd", "period"):
-            arms.setdefault(finding.arm, {}).setdefault(finding.name, finding)
-    return arms
+            conditions.setdefault(finding.condition, {}).setdefault(finding.name, finding)
+    return conditions
 
 
 def main() -> None:
-    """Print a line per arm and seed, and the comparison as JSON."""
+    """Print a line per condition and seed, and the comparison as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -49,23 +49,25 @@ def main() -> None:
     uppers: dict[str, float] = {}
     sizes: dict[tuple[str, str], float] = {}
     for seed in range(given.first_seed, given.first_seed + seeds):
-        for arm, found in curves(seed).items():
+        for condition, found in curves(seed).items():
             sd, period, mean = found["phase_sd"], found["period"], found["mean_accuracy"]
             print(
-                f"seed {seed}  {arm:24} accuracy {mean.value:.3f}  phase SD {sd.value:.4f} "
+                f"seed {seed}  {condition:24} accuracy {mean.value:.3f}  phase SD {sd.value:.4f} "
                 f"({sd.low:.4f} to {sd.high:.4f})  period {period.value} of {period.expected}, p {period.p_value:.4f}",
                 flush=True,
             )
-            protocol = arm.rpartition("/")[2]
+            protocol = condition.rpartition("/")[2]
             if period.expected is None:
                 uppers[protocol] = max(uppers.get(protocol, 0.0), sd.high)
                 smallest_p = min(smallest_p, period.p_value)
             elif sd.low > 0:
-                excluded[arm] += 1
+                excluded[condition] += 1
                 wrong += period.value != period.expected
-                sizes[arm, protocol] = min(sizes.get((arm, protocol), 1.0), sd.value)
-    sensitive = sorted(arm for arm, times in excluded.items() if times == seeds)
-    ratios = [uppers[protocol] / size for (arm, protocol), size in sizes.items() if arm in sensitive]
+                sizes[condition, protocol] = min(sizes.get((condition, protocol), 1.0), sd.value)
+    sensitive = sorted(condition for condition, times in excluded.items() if times == seeds)
+    ratios = [
+        uppers[protocol] / size for (condition, protocol), size in sizes.items() if condition in sensitive
+    ]
     result = {
         "seeds": seeds,
         "first_seed": given.first_seed,

@@ -10,7 +10,7 @@ from phasescope import UsageError, WindowGrid
 from phasescope.backends import Planted
 from phasescope.files import alone
 from phasescope.protocols import PrefixPadding
-from phasescope.running.runner import Arm, run
+from phasescope.running.runner import Condition, run
 
 HOLDER = """
 import sys, time
@@ -42,15 +42,15 @@ def test_a_folder_is_held_until_its_process_is_killed(tmp_path):
 
 def test_a_measurement_leaves_a_folder_alone_that_another_writes(tmp_path):
     """Two processes would log every trial twice."""
-    arms = [
-        Arm(
+    conditions = [
+        Condition(
             "a",
             Planted(grid=WindowGrid(4, 4), curve=(0.9, 0.6, 0.3, 0.75)),
             PrefixPadding(pairs=3, contexts=2, residues=4),
         )
     ]
     with alone(tmp_path), pytest.raises(UsageError, match="being written by another process"):
-        run(arms, tmp_path, seed=0)
+        run(conditions, tmp_path, seed=0)
     assert not (tmp_path / "run.json").exists()
-    run(arms, tmp_path, seed=0)
+    run(conditions, tmp_path, seed=0)
     assert (tmp_path / "observations.jsonl").exists()

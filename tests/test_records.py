@@ -15,7 +15,7 @@ from phasescope.records import Dropped
 def observation(number: int) -> Observation:
     """One of a row of different observations."""
     return Observation(
-        arm="a",
+        condition="a",
         trial=f"{number:016x}",
         cluster="c0000",
         block=f"c0000/k{number:03d}",
@@ -77,7 +77,7 @@ def test_a_dropped_trial_reads_back_as_one_and_not_as_an_observation(tmp_path: P
     """Whatever its reason says, and among observations that speak of dropping."""
     lines = [
         observation(0).model_copy(update={"text": 'it was "dropped": really', "block": 'a"dropped":b'}),
-        Dropped(arm="a", trial="0", cluster="c", block="b", layout=1, dropped='a "score":1 of \n none'),
+        Dropped(condition="a", trial="0", cluster="c", block="b", layout=1, dropped='a "score":1 of \n none'),
         observation(2),
     ]
     ObservationLog(tmp_path / "log").append(lines)
@@ -88,7 +88,7 @@ def test_a_dropped_trial_reads_back_as_one_and_not_as_an_observation(tmp_path: P
 @pytest.mark.parametrize("change", [{"score": 1.0}, {"dropped": None}, {"layout": -1}])
 def test_a_dropped_trial_holds_no_score(change: dict[str, object]) -> None:
     """It is counted, and nothing else."""
-    lost = Dropped(arm="a", trial="0", cluster="c", block="b", layout=1, dropped="lost")
+    lost = Dropped(condition="a", trial="0", cluster="c", block="b", layout=1, dropped="lost")
     with pytest.raises(ValidationError):
         Dropped.model_validate(lost.model_dump() | change)
 

@@ -17,10 +17,10 @@ import torch
 from phasescope.backends.transformers.backend import TransformersBackend
 from phasescope.check import Verdict, check
 from phasescope.check.effect import read_effect
-from phasescope.check.local import LocalSubject
+from phasescope.check.local import LocalEngine
 from phasescope.checkpoints import zoo
 from phasescope.protocols import InSequencePadding, QueryPadding
-from phasescope.running.runner import Arm, run
+from phasescope.running.runner import Condition, run
 from phasescope.runs import read_run
 from phasescope.testing.planted_faults import lose_lane
 
@@ -42,12 +42,12 @@ def measure(twins: dict[str, TransformersBackend], out: Path, contexts: int) -> 
     paddings = {"needle": InSequencePadding, "end": QueryPadding}
     for moved, padding in paddings.items():
         protocol = padding(pairs=PAIRS, contexts=contexts)
-        run([Arm(name, backend, protocol) for name, backend in twins.items()], out / moved, seed=0)
+        run([Condition(name, backend, protocol) for name, backend in twins.items()], out / moved, seed=0)
 
 
-def shares(folder: Path, arm: str, position: str) -> list[float]:
+def shares(folder: Path, condition: str, position: str) -> list[float]:
     """Share of right answers by the residue of a position mod 4."""
-    observations = read_run(folder).observations[arm]
+    observations = read_run(folder).observations[condition]
     residues = np.array([getattr(observation, position) % STRIDE for observation in observations])
     scores = np.array([observation.score for observation in observations])
     return [float(scores[residues == residue].mean()) for residue in range(STRIDE)]
@@ -55,8 +55,8 @@ def shares(folder: Path, arm: str, position: str) -> list[float]:
 
 def judge(name: str, backend: TransformersBackend, out: Path, seed: int = 0) -> Verdict:
     """Check the engine, with what was measured beside it."""
-    effect = read_effect(out / "needle", arm=name, seed=seed)
-    subject = LocalSubject(backend.model, name=name)
+    effect = read_effect(out / "needle", condition=name, seed=seed)
+    subject = LocalEngine(backend.model, name=name)
     features = ["prefill", "parts", "steps", "prefix", "restore"]
     return check(
         subject, strides=[STRIDE], seed=seed, features=features, sizes=12, sweep=24, longest=64, effect=effect

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from .errors import UsageError
 
@@ -101,7 +101,7 @@ class NoReply:
 class Record(BaseModel):
     """A frozen record that refuses fields it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
 
     @classmethod
     def checked(cls, **values: Any) -> Self:
@@ -125,7 +125,7 @@ class Observation(Record):
 
     Attributes:
         v: version of this schema.
-        arm: name of the arm (backend under protocol) that it belongs to.
+        condition: name of the condition (backend under protocol) that it belongs to.
         trial: digest of the trial.
         cluster, block, layout: as in `Trial`.
         source_position: index of the source's first token among the tokens that the model received.
@@ -140,7 +140,7 @@ class Observation(Record):
     """
 
     v: Literal[1] = SCHEMA
-    arm: str
+    condition: str = Field(validation_alias=AliasChoices("condition", "arm"))
     trial: str
     cluster: str
     block: str
@@ -168,12 +168,12 @@ class Dropped(Record):
 
     Attributes:
         v: version of this schema.
-        arm, trial, cluster, block, layout: as in `Observation`.
+        condition, trial, cluster, block, layout: as in `Observation`.
         dropped: the reason.
     """
 
     v: Literal[1] = SCHEMA
-    arm: str
+    condition: str = Field(validation_alias=AliasChoices("condition", "arm"))
     trial: str
     cluster: str
     block: str
@@ -185,7 +185,7 @@ class Finding(Record):
     """One estimate: a value with interval, p, method, and the blocks and clusters it rests on.
 
     Attributes:
-        arm: the arm it speaks of.
+        condition: the condition it speaks of.
         name: `mean_accuracy`, `phase_sd`, `split_half_gap`, `period`, …
         value: the estimate, in the outcome's units (accuracies and gaps are fractions); null for none.
         low, high: a 95 % interval.
@@ -199,7 +199,7 @@ class Finding(Record):
         detail: further numbers of the same computation.
     """
 
-    arm: str
+    condition: str = Field(validation_alias=AliasChoices("condition", "arm"))
     name: str
     value: float | None
     low: float | None = None

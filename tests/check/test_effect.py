@@ -9,7 +9,7 @@ from phasescope import UsageError, WindowGrid
 from phasescope.backends.planted import Planted
 from phasescope.check.effect import read_effect
 from phasescope.protocols import InSequencePadding
-from phasescope.running.runner import Arm, run
+from phasescope.running.runner import Condition, run
 
 CURVES = {"steep": (0.9, 0.6, 0.6, 0.3), "flat": (0.6, 0.6, 0.6, 0.6)}
 
@@ -24,36 +24,41 @@ class Weighed(Planted):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One arm with an effect modulo 4 and one without."""
+    """One condition with an effect modulo 4 and one without."""
     out = tmp_path_factory.mktemp("run") / "planted"
     protocol = InSequencePadding(pairs=12, contexts=25, questions=12)
-    arms = [
-        Arm(name, Weighed(grid=WindowGrid(4, 4), curve=curve, name=name, layout_sd=0.1), protocol)
+    conditions = [
+        Condition(name, Weighed(grid=WindowGrid(4, 4), curve=curve, name=name, layout_sd=0.1), protocol)
         for name, curve in CURVES.items()
     ]
-    run(arms, out, seed=0)
+    run(conditions, out, seed=0)
     return out
 
 
 def test_an_effect_has_its_period(folder: Path) -> None:
-    """The arm of the same weights is chosen."""
+    """The condition of the same weights is chosen."""
     effect = read_effect(folder, digest="steep", draws=500)
-    assert (effect.state, effect.period, effect.coordinate, effect.arm) == ("sensitive", 4, "source", "steep")
+    assert (effect.state, effect.period, effect.coordinate, effect.condition) == (
+        "sensitive",
+        4,
+        "source",
+        "steep",
+    )
     assert "modulo 4" in effect.sentence
 
 
 def test_no_effect_is_flat(folder: Path) -> None:
     """By name."""
-    assert read_effect(folder, arm="flat", draws=500).state == "flat"
+    assert read_effect(folder, condition="flat", draws=500).state == "flat"
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"arm": "none"}, "no arm 'none'; it has steep, flat"),
+        ({"condition": "none"}, "no condition 'none'; it has steep, flat"),
         ({"digest": "others"}, "other weights"),
-        ({"arm": "flat", "digest": "steep"}, "other weights"),
-        ({}, "several arms that fit: steep, flat; name one with --arm"),
+        ({"condition": "flat", "digest": "steep"}, "other weights"),
+        ({}, "several conditions that fit: steep, flat; name one with --condition"),
     ],
 )
 def test_a_run_of_something_else_is_refused(folder: Path, settings: dict, said: str) -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from phasescope.check import Verdict, check
-from phasescope.check.local import LocalSubject, _tensors
+from phasescope.check.local import LocalEngine, _tensors
 from phasescope.check.subject import gap
 from phasescope.check.ties import EqualScores
 
@@ -16,7 +16,7 @@ STRIDES = {"minimax_m3": [8]}
 
 
 def verdict(name: str, *features: str, **more) -> Verdict:
-    subject = LocalSubject(build(name), name=name)
+    subject = LocalEngine(build(name), name=name)
     return check(subject, strides=STRIDES.get(name, [4]), features=features or None, **{**SMALL, **more})
 
 
@@ -112,7 +112,7 @@ def test_settled_scores_are_those_of_topk_where_none_are_equal() -> None:
 
 def test_a_rounding_error_moves_the_answer_a_little() -> None:
     """And is gone afterwards; the same generator makes the same error."""
-    subject = LocalSubject(build("qwen3"), name="m")
+    subject = LocalEngine(build("qwen3"), name="m")
     prompt = subject.ids[:20]
     clean = subject.whole(prompt, 2)
     first, second = (subject.noisy(prompt, 2, np.random.default_rng(0)) for _ in range(2))
@@ -123,7 +123,7 @@ def test_a_rounding_error_moves_the_answer_a_little() -> None:
 
 def test_a_saved_state_holds_every_tensor_of_a_cache() -> None:
     """Buffers, overlap and entries of DeepSeek-V4 among them; restoring them all changes nothing."""
-    subject = LocalSubject(build("deepseek_v4"), name="m")
+    subject = LocalEngine(build("deepseek_v4"), name="m")
     with torch.inference_mode():
         names = _tensors(subject.read(subject.ids[:23]).cache)
     assert any("overlap_kv" in name for name in names)
@@ -135,4 +135,4 @@ def test_special_tokens_are_never_drawn() -> None:
     """They may end a continuation or open a template."""
     model = build("qwen3")
     model.config.eos_token_id = [3, 5]
-    assert not {3, 5} & set(LocalSubject(model, name="m").ids)
+    assert not {3, 5} & set(LocalEngine(model, name="m").ids)

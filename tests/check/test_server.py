@@ -174,7 +174,7 @@ def address() -> Iterator[str]:
 
 def test_a_server_is_checked_over_http(address: str) -> None:
     """Ids of tokens, lists of the most probable ones, and a context that bounds the prompts."""
-    settings = {"run": None, "arm": None, "report": lambda *_: None}
+    settings = {"run": None, "condition": None, "report": lambda *_: None}
     found = check_server(
         f"{address}/v1", strides=[4], features=["decode", "batch"], sizes=4, longest=24, **settings
     )
@@ -197,11 +197,13 @@ def test_what_is_no_server_is_refused(url: str, said: str, monkeypatch: pytest.M
     """In one line, without waiting long."""
     monkeypatch.setattr("phasescope.check.server.ATTEMPTS", 1)
     with pytest.raises(UsageError, match=said):
-        check_server(url, strides=[], run=None, arm=None, report=lambda *_: None)
+        check_server(url, strides=[], run=None, condition=None, report=lambda *_: None)
 
 
 def test_an_address_with_a_password_is_refused_and_not_repeated() -> None:
     """A verdict is kept in logs of a CI."""
     with pytest.raises(UsageError, match="holds a user, a password") as refused:
-        check_server("http://me:hunter2@127.0.0.1:9", strides=[], run=None, arm=None, report=lambda *_: None)
+        check_server(
+            "http://me:hunter2@127.0.0.1:9", strides=[], run=None, condition=None, report=lambda *_: None
+        )
     assert "hunter2" not in str(refused.value)

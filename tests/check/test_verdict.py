@@ -12,7 +12,7 @@ def row(feature: str, state: str, **more) -> Row:
 def effect(state: str) -> Effect:
     return Effect(
         run="r",
-        arm="a",
+        condition="a",
         state=state,
         period=4 if state == "sensitive" else None,
         coordinate="source",

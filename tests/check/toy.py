@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from phasescope.check.subject import Ids, Reading, Subject
+from phasescope.check.subject import EngineUnderTest, Ids, Reading
 
 VOCABULARY = 40
 
 
-class Toy(Subject):
+class Toy(EngineUnderTest):
     """Log-probabilities from a decaying sum over tokens and their neighbours: all of the prompt matters.
 
     Args:

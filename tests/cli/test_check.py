@@ -64,7 +64,7 @@ def test_a_fault_exits_with_1_and_the_json_says_where(ask: Ask, tmp_path) -> Non
         (["w4s4-1kv", "--stride", "9999"], "stride 9999"),
         (["w4s4-1kv", "--feature", "part"], "unknown invariance 'part'; known: repeat"),
         (["w4s4-1kv", "--run", "nowhere"], "nowhere holds no run.json"),
-        (["w4s4-1kv", "--arm", "x"], "--arm names an arm of a run; give the run with --run"),
+        (["w4s4-1kv", "--condition", "x"], "--condition names a condition of a run; give the run with --run"),
         (["w4s4-1kv", "--device", "abacus"], "cannot use device 'abacus'"),
         (["w4s4-1kv", "--dtype", "fp7"], "unknown dtype 'fp7'; give auto"),
         (["w4s4-1kv", "--served", "x"], "--served is for a server"),

@@ -76,7 +76,7 @@ def test_measure_then_report_then_report_side_by_side(tmp_path):
     said = phasescope("report", "one", "--draws", "200", cwd=tmp_path, blocked=["torch", "transformers"])
     assert "one/report.html" in said
     findings = json.loads((tmp_path / "one" / "findings.json").read_text())["findings"]
-    assert {finding["arm"] for finding in findings} == {model, control}
+    assert {finding["condition"] for finding in findings} == {model, control}
     phasescope("report", "one", "two", "--out", "both", "--draws", "200", cwd=tmp_path)
     assert (tmp_path / "both" / "report.html").stat().st_size > 10_000
 

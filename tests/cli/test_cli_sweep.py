@@ -72,7 +72,7 @@ def test_a_sweep_prints_a_strip_and_a_verdict_and_resumes_to_the_same_bytes(phas
     log.write_bytes(log.read_bytes()[:-200])
     phasescope(*command)
     assert {name: (folder / "run" / name).read_bytes() for name in names} == whole
-    assert "arms[0].protocol" in phasescope(*command, "--lengths", "0:9", code=2)
+    assert "conditions[0].protocol" in phasescope(*command, "--lengths", "0:9", code=2)
     (folder / "p2.txt").write_text(PROMPT.replace("values", "scales"))
     assert "prompts" in phasescope(command[0], "p2.txt", *command[2:], code=2)
 

@@ -26,7 +26,7 @@ def test_a_plan_is_what_the_run_then_spends(tmp_path: Path) -> None:
     plan = json.loads((tmp_path / "plan.json").read_text())
     phasescope("measure", MODEL, "--out", "run", *SMALL, cwd=tmp_path)
     timings = [json.loads(line) for line in (tmp_path / "run" / "timings.jsonl").read_text().splitlines()]
-    assert plan["arms"][0]["read_tokens"] == sum(timing["tokens"] for timing in timings)
+    assert plan["conditions"][0]["read_tokens"] == sum(timing["tokens"] for timing in timings)
     again = phasescope("measure", MODEL, "--out", "run", "--workers", "2", *SMALL, cwd=tmp_path)
     assert "wrote run" in again  # another engine finds nothing left to do in the same folder
 

@@ -44,15 +44,15 @@ def bounds_of(pool: Dynamic, hidden_BTE: torch.Tensor) -> torch.Tensor:
 def test_doubled_jumps_find_the_windows_that_a_walk_finds(tokens, chance, minimum, maximum):
     """Starts, closes and cover of four rows equal those of the definition, walked token by token."""
     ends_BT = torch.rand(4, tokens, generator=torch.Generator().manual_seed(tokens)) < chance
-    start_BN, closes_BN, covered_BT = dynamic_bounds(ends_BT, minimum, maximum)
+    start_BN, last_token_BN, visible_from_BT = dynamic_bounds(ends_BT, minimum, maximum)
     walks = [windows_one_by_one(row, minimum, maximum) for row in ends_BT.tolist()]
-    assert closes_BN.shape[1] == max(map(len, walks))
+    assert last_token_BN.shape[1] == max(map(len, walks))
     for row, walk in enumerate(walks):
-        missing = closes_BN.shape[1] - len(walk)
-        assert closes_BN[row].tolist() == [last for _, last in walk] + [NEVER] * missing
+        missing = last_token_BN.shape[1] - len(walk)
+        assert last_token_BN[row].tolist() == [last for _, last in walk] + [NEVER] * missing
         assert start_BN[row, : len(walk)].tolist() == [first for first, _ in walk]
         covered = [last for first, last in walk for _ in range(first, last + 1)]
-        assert covered_BT[row].tolist() == covered + [NEVER] * (tokens - len(covered))
+        assert visible_from_BT[row].tolist() == covered + [NEVER] * (tokens - len(covered))
 
 
 def test_entries_follow_the_formula_and_rows_have_windows_of_their_own():
@@ -140,7 +140,11 @@ def test_a_mean_length_equal_to_the_width_is_the_fixed_grid():
     theirs = fixed.entries(key, value, fixed.state_BHTG(hidden))
     torch.testing.assert_close(mine.key_BHND, theirs.key_BHND)
     torch.testing.assert_close(mine.value_BHND, theirs.value_BHND)
-    for name in ("position_BHN", "closes_BHN", "covered_BHT"):  # the last three tokens are in no entry
+    for name in (
+        "position_BHN",
+        "last_token_BHN",
+        "visible_from_BHT",
+    ):  # the last three tokens are in no entry
         assert getattr(mine, name)[1, :, :42].tolist() == getattr(theirs, name)[0, :, :42].tolist()
 
 

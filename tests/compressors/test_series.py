@@ -111,7 +111,7 @@ def test_the_grids_of_v4_1_are_settings(stride: int) -> None:
     hidden = torch.randn(1, 10, WIDTH)
     zeros = torch.zeros(1, 1, 10, DIM)
     entries = pool.entries(zeros, zeros, pool.state_BHTG(hidden))
-    assert entries.closes_BHN[0, 0].tolist() == list(range(stride - 1, 10, stride))
+    assert entries.last_token_BHN[0, 0].tolist() == list(range(stride - 1, 10, stride))
     if stride == 1:
         expected = pool.pool.kv_norm(pool.pool.kv_proj(hidden))
         torch.testing.assert_close(entries.key_BHND[:, 0], expected)

@@ -162,8 +162,8 @@ def test_zero_ablation_of_heads_in_two_layers_at_once(model, trials):
 def test_small_forwards_give_what_large_ones_give(model, trials):
     """How questions and units are cut into forwards does not matter."""
     large, small = engine(model).ask(trials), engine(model, max_tokens=60).ask(trials)
-    for arm, replies in large.items():
-        assert said(small[arm]) == pytest.approx(said(replies), abs=TOLERANCE)
+    for condition, replies in large.items():
+        assert said(small[condition]) == pytest.approx(said(replies), abs=TOLERANCE)
 
 
 def test_hooks_are_gone_afterwards(model, trials):
@@ -200,8 +200,8 @@ def test_entries_and_raw_tokens_together_are_the_whole(model, trials):
         branch: engine(model, every_head(shapes, branch), mode="zero") for branch in ("entries", "local")
     }
     found = parts["entries"].ask(trials)
-    for arm in parts["entries"].arms[1:]:
-        assert said(found[arm]) != pytest.approx(said(found[BASE]), abs=1e-3)
+    for condition in parts["entries"].conditions[1:]:
+        assert said(found[condition]) != pytest.approx(said(found[BASE]), abs=1e-3)
     bank = {branch: made.bank for branch, made in parts.items()}
     whole = engine(model, every_head(shapes), mode="zero").bank
     for seam in seams:
@@ -272,8 +272,8 @@ def test_resampling_is_the_same_whatever_else_is_asked(model, trials):
     made = engine(model, mode="resample")
     every = made.ask(trials)
     some = made.ask(trials[:3])
-    for arm in made.arms:
-        assert said(some[arm]) == pytest.approx(said(every[arm])[:3], abs=TOLERANCE)
+    for condition in made.conditions:
+        assert said(some[condition]) == pytest.approx(said(every[condition])[:3], abs=TOLERANCE)
 
 
 def test_a_model_without_heads_to_be_found_is_refused():

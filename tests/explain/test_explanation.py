@@ -17,7 +17,7 @@ from phasescope.explain.explanation import Explanation, Settings
 from phasescope.grid import WindowGrid
 from phasescope.protocols import InSequencePadding
 from phasescope.report.explain_page import explain_page, explain_summary
-from phasescope.running.runner import Arm, run
+from phasescope.running.runner import Condition, run
 from phasescope.runs import read_run
 from phasescope.verbs import local, measure
 
@@ -90,12 +90,12 @@ def test_an_interrupted_explanation_goes_on_to_the_same_bytes(measured, tmp_path
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_the_untouched_arm_answers_as_the_run_did(measured, tmp_path):
+def test_the_untouched_condition_answers_as_the_run_did(measured, tmp_path):
     """Trial by trial, the same log-probabilities as were measured."""
     explain(measured, tmp_path / "e")
     there = {o.trial: o for o in read_run(measured).observations[MODEL]}
     lines = [json.loads(line) for line in (tmp_path / "e" / "observations.jsonl").read_text().splitlines()]
-    own = [line for line in lines if line["arm"] == "none"]
+    own = [line for line in lines if line["condition"] == "none"]
     assert len(own) == 32 * 24
     for line in own:
         assert line["logprob"] == pytest.approx(there[line["trial"]].logprob, abs=1e-4)
@@ -104,7 +104,7 @@ def test_the_untouched_arm_answers_as_the_run_did(measured, tmp_path):
 
 def test_a_control_is_explained_without_gates(measured, tmp_path):
     """Heads alone; no account, no boundary; the page says so."""
-    found = explain(measured, tmp_path / "e", arm="full-1kv", mode="zero")
+    found = explain(measured, tmp_path / "e", condition="full-1kv", mode="zero")
     assert found["gates"] == []
     assert found["account"] is None
     assert found["boundary"]["rolls"] == []
@@ -142,13 +142,13 @@ def test_cost_is_known_before_it_starts(measured):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"arm": "nobody"}, r"no such arm; it has w8s8-1kv, full-1kv"),
+        ({"condition": "nobody"}, r"no such condition; it has w8s8-1kv, full-1kv"),
         ({"blocks": 500}, r"has answered 64 whole blocks"),
         ({"blocks": 0}, "at least 1"),
         ({"model": "nowhere"}, r"neither a folder nor one of the zoo"),
         ({"model": "w4s4-1kv"}, r"other weights than"),
         ({"together": ("L0.H0+L7.H0",)}, r"no head 'L7.H0'"),
-        ({"arm": "full-1kv", "branch": "entries"}, r"no entries beside its tokens"),
+        ({"condition": "full-1kv", "branch": "entries"}, r"no entries beside its tokens"),
         ({"fold": 1}, r"from 2 on"),
         ({"fold": 7}, r"repeat every 8 tokens"),
         ({"device": "abacus"}, "abacus"),
@@ -172,13 +172,13 @@ def test_a_run_that_is_planted_or_half_done_or_moved_is_refused(measured, tmp_pa
     with pytest.raises(UsageError, match=r"run\.json"):
         Explanation(tmp_path / "nothing", Settings())
     planted = Planted(grid=WindowGrid(8, 8), curve=[0.5] * 8)
-    run([Arm("planted", planted, InSequencePadding(pairs=8, contexts=1))], tmp_path / "planted", seed=0)
+    run([Condition("planted", planted, InSequencePadding(pairs=8, contexts=1))], tmp_path / "planted", seed=0)
     with pytest.raises(UsageError, match="measure a model of transformers"):
         Explanation(tmp_path / "planted", Settings())
     shutil.copytree(measured, tmp_path / "moved", ignore=shutil.ignore_patterns("explain"))
     described = json.loads((tmp_path / "moved" / "run.json").read_text())
-    for arm in described["arms"]:
-        arm["backend"] |= {"path": "/nowhere", "model": "lost"}
+    for condition in described["conditions"]:
+        condition["backend"] |= {"path": "/nowhere", "model": "lost"}
     (tmp_path / "moved" / "run.json").write_text(json.dumps(described))
     with pytest.raises(UsageError, match="say where it is with --model"):
         Explanation(tmp_path / "moved", Settings())

@@ -11,7 +11,7 @@ from phasescope.mitigations import Passage, Profile, expected, pack
 
 def profile(*accuracy: float, sensitive: bool = True) -> Profile:
     return Profile(
-        arm="model",
+        condition="model",
         stride=len(accuracy),
         accuracy=accuracy,
         low=accuracy,

@@ -8,7 +8,7 @@ import pytest
 from phasescope import WindowGrid
 from phasescope.backends import Planted
 from phasescope.files import read_json
-from phasescope.mitigations import Ways, arms, compare, lines, outcomes, write_outcomes
+from phasescope.mitigations import Ways, compare, conditions, lines, outcomes, write_outcomes
 from phasescope.protocols import InSequencePadding
 from phasescope.running.runner import run
 from phasescope.runs import read_run
@@ -21,7 +21,7 @@ CURVE = (0.9, 0.9, 0.85, 0.9, 0.9, 0.3, 0.2, 0.9)
 def trial(folder: Path, *curve: float, sensitive: bool = True) -> list:
     measured = profile(*curve, sensitive=sensitive)
     planted = Planted(grid=WindowGrid(8, 8), curve=curve)
-    made = arms(planted, InSequencePadding(pairs=12, contexts=24), measured, Ways((0, 4)))
+    made = conditions(planted, InSequencePadding(pairs=12, contexts=24), measured, Ways((0, 4)))
     run(made, folder, seed=3)
     return outcomes(folder, measured, seed=3)
 
@@ -55,7 +55,7 @@ def test_a_flat_model_gets_no_pads_and_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_gains_are_those_of_the_same_question(tmp_path: Path) -> None:
-    """An arm compared with itself gains nothing anywhere, with no width to the interval."""
+    """A condition compared with itself gains nothing anywhere, with no width to the interval."""
     trial(tmp_path, *CURVE)
     plain = read_run(tmp_path).observations["plain"]
     same = compare(plain, plain, 8, worst=6, rng=np.random.default_rng(0))

@@ -86,7 +86,7 @@ def test_a_tail_window_adds_the_last_tokens_raw_and_takes_nothing_away():
     compressor = build(W8S8).model.layers[0].self_attn.compressor
     zeros = torch.zeros(1, 2, 20, 16)
     entries = compressor.entries(zeros, zeros, torch.zeros(1, 2, 20, 1))
-    reads = Reads(zeros, zeros, None, entries.closes_BHN, zeros, zeros, entries.covered_BHT, 0)
+    reads = Reads(zeros, zeros, None, entries.last_token_BHN, zeros, zeros, entries.visible_from_BHT, 0)
     plain, tail = (torch.cat(reads.visible(0, 20, n), dim=-1)[0, 0] for n in (0, 5))
     assert plain[17, 2:].nonzero().flatten().tolist() == [16, 17]
     assert tail[17, 2:].nonzero().flatten().tolist() == [13, 14, 15, 16, 17]

@@ -12,10 +12,10 @@ LONG = Trial((9, 8, 7, 6), (4, 1), (3, 4, 5), 1, "block", "cluster", 2)
 
 def test_an_observation_carries_the_facts_of_trial_and_reply() -> None:
     """Positions are indices into the prompt; the query stands on its last token."""
-    seen = PROTOCOL.observe(TRIAL, Reply((5,), 4, -1.25, (-3.0, -1.25, -0.5)), "arm")
+    seen = PROTOCOL.observe(TRIAL, Reply((5,), 4, -1.25, (-3.0, -1.25, -0.5)), "condition")
     assert seen.model_dump() == {
         "v": 1,
-        "arm": "arm",
+        "condition": "condition",
         "trial": TRIAL.digest,
         "cluster": "cluster",
         "block": "block",

@@ -13,7 +13,7 @@ from phasescope.errors import UsageError
 from phasescope.grid import WindowGrid
 from phasescope.protocols.needle import Needle
 from phasescope.records import Reply
-from phasescope.running.runner import Arm, run
+from phasescope.running.runner import Condition, run
 from phasescope.runs import read_run
 from phasescope.statistics import analyse
 from phasescope.text.tokens import Tokenizer
@@ -162,7 +162,7 @@ def test_an_answer_is_right_if_it_begins_with_the_value(said, score):
     protocol, contexts = batches()
     trial = contexts[0][0]
     text = said.format(MADE.decode(trial.answer_ids).strip())
-    seen = protocol.observe(trial, Reply((), 400, text=text, answer_logprob=-0.5), "arm")
+    seen = protocol.observe(trial, Reply((), 400, text=text, answer_logprob=-0.5), "condition")
     assert (seen.score, seen.text, seen.logprob) == (score, text, -0.5)
     assert seen.candidate_score is None
 
@@ -174,7 +174,7 @@ def test_ids_without_text_are_scored_by_their_text():
     word = MADE.decode(trial.answer_ids).strip()
     letters = [MADE.encode(letter)[0] for letter in word]
     for ids, score in ((trial.answer_ids, 1), (letters, 1), (letters[:-1], 0), (trial.answer_ids[:-1], 0)):
-        assert protocol.observe(trial, Reply(tuple(ids), 400), "arm").score == score
+        assert protocol.observe(trial, Reply(tuple(ids), 400), "condition").score == score
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_planted_periods_of_2_and_4_are_found_in_eight_groups(tmp_path, curve, p
     grid = WindowGrid(len(curve), len(curve))
     planted = Planted(grid=grid, curve=curve, cluster_sd=0.4, layout_sd=0.2, block_sd=0.3, seed=3)
     protocol = Needle(tokenizer=MADE, prompt_tokens=260, pairs=24, contexts=25, questions=8)
-    run([Arm("planted", planted, protocol)], tmp_path, seed=1)
+    run([Condition("planted", planted, protocol)], tmp_path, seed=1)
     observations = read_run(tmp_path).observations["planted"]
     found = analyse(observations, stride=None, fold=8, residues=8, rng=np.random.default_rng(0), draws=1000)
     for outcome in ("accuracy", "logprob"):

@@ -1,4 +1,4 @@
-"""Hand-made findings and arms: sentences, figures and pages are tested without computing statistics."""
+"""Hand-made findings and conditions: sentences, figures and pages are tested without computing statistics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from phasescope.records import Finding, Observation
-from phasescope.statistics.conditions import Arm
+from phasescope.statistics.conditions import Condition
 
 STEEP = [0.33, 0.70, 0.40, 0.93, 0.91, 0.62, 0.67, 0.04]
 EVEN = [0.97, 0.96, 0.97, 0.97, 0.96, 0.97, 0.97, 0.96]
@@ -16,15 +16,21 @@ EVEN = [0.97, 0.96, 0.97, 0.97, 0.96, 0.97, 0.97, 0.96]
 Make = Callable[..., list[Finding]]
 
 
-def finding(arm: str, name: str, value: float | None, **fields: Any) -> Finding:
+def finding(condition: str, name: str, value: float | None, **fields: Any) -> Finding:
     """A finding over 48 questions in 4 contexts."""
     return Finding(
-        arm=arm, name=name, value=value, method=f"method of {name}", n_blocks=48, n_clusters=4, **fields
+        condition=condition,
+        name=name,
+        value=value,
+        method=f"method of {name}",
+        n_blocks=48,
+        n_clusters=4,
+        **fields,
     )
 
 
 def findings(
-    arm: str,
+    condition: str,
     curve: list[float],
     *,
     expected: int | None,
@@ -32,14 +38,14 @@ def findings(
     spread: tuple[float, float | None, float | None],
     p: float | None = None,
 ) -> list[Finding]:
-    """Everything that is found of one arm with that curve; its phase SD is given as value, low, high."""
+    """Everything that is found of one condition with that curve; its phase SD is given as value, low, high."""
     fold, mean, worst = len(curve), sum(curve) / len(curve), min(curve)
     p = p if p is not None else 0.0005 if period else 0.61
 
     def rates(name: str, modulus: int) -> list[Finding]:
         return [
             finding(
-                arm,
+                condition,
                 name,
                 curve[residue % fold],
                 low=max(0.0, curve[residue % fold] - 0.03),
@@ -51,24 +57,32 @@ def findings(
         ]
 
     return [
-        finding(arm, "mean_accuracy", mean, low=mean - 0.02, high=min(1.0, mean + 0.02)),
+        finding(condition, "mean_accuracy", mean, low=mean - 0.02, high=min(1.0, mean + 0.02)),
         finding(
-            arm, "worst_residue", worst, residue=curve.index(worst), stride=24, low=0.0, high=worst + 0.02
+            condition,
+            "worst_residue",
+            worst,
+            residue=curve.index(worst),
+            stride=24,
+            low=0.0,
+            high=worst + 0.02,
         ),
-        finding(arm, "phase_sd", spread[0], low=spread[1], high=spread[2], stride=fold),
-        finding(arm, "split_half_gap", max(curve) - worst, stride=fold),
-        finding(arm, "raw_gap", max(curve) - worst, stride=fold, detail={"null_mean": 0.02, "null_95": 0.03}),
-        finding(arm, "phase_test", None, p_value=p, stride=fold),
-        finding(arm, "paired_test", None, p_value=p, stride=fold),
+        finding(condition, "phase_sd", spread[0], low=spread[1], high=spread[2], stride=fold),
+        finding(condition, "split_half_gap", max(curve) - worst, stride=fold),
         finding(
-            arm,
+            condition, "raw_gap", max(curve) - worst, stride=fold, detail={"null_mean": 0.02, "null_95": 0.03}
+        ),
+        finding(condition, "phase_test", None, p_value=p, stride=fold),
+        finding(condition, "paired_test", None, p_value=p, stride=fold),
+        finding(
+            condition,
             "period",
             period,
             p_value=p,
             expected=expected,
             detail={"tested": [2, 3, 4, 8], "not_testable": [15, 16]},
         ),
-        finding(arm, "smallest_detectable_effect", 0.013, stride=fold),
+        finding(condition, "smallest_detectable_effect", 0.013, stride=fold),
         *rates("phase_rate", fold),
         *rates("residue_rate", 24),
     ]
@@ -76,38 +90,44 @@ def findings(
 
 @pytest.fixture
 def sensitive() -> Make:
-    """An arm of stride 8 that forgets at phase 7."""
-    return lambda arm="w8s8": findings(arm, STEEP, expected=8, period=8, spread=(0.28, 0.26, 0.30))
-
-
-@pytest.fixture
-def flat() -> Make:
-    """An arm of stride 8 without a phase effect."""
-    return lambda arm="four-heads": findings(arm, EVEN, expected=8, period=None, spread=(0.0, 0.0, 0.008))
-
-
-@pytest.fixture
-def control() -> Make:
-    """An uncompressed arm without a phase effect."""
-    return lambda arm="full": findings(arm, EVEN, expected=None, period=None, spread=(0.0, 0.0, 0.007))
-
-
-@pytest.fixture
-def undecided() -> Make:
-    """An arm whose phase SD excludes 0 although no period is found."""
-    return lambda arm="faint": findings(
-        arm, EVEN, expected=8, period=None, spread=(0.01, 0.002, 0.018), p=0.2
+    """A condition of stride 8 that forgets at phase 7."""
+    return lambda condition="w8s8": findings(
+        condition, STEEP, expected=8, period=8, spread=(0.28, 0.26, 0.30)
     )
 
 
 @pytest.fixture
-def make_arm() -> Callable[..., Arm]:
-    """An arm of 4 contexts × 24 layouts × 3 questions whose answers at phase 7 are wrong."""
+def flat() -> Make:
+    """A condition of stride 8 without a phase effect."""
+    return lambda condition="four-heads": findings(
+        condition, EVEN, expected=8, period=None, spread=(0.0, 0.0, 0.008)
+    )
 
-    def make(name: str, control: bool = False, run: str = "run") -> Arm:
+
+@pytest.fixture
+def control() -> Make:
+    """An uncompressed condition without a phase effect."""
+    return lambda condition="full": findings(
+        condition, EVEN, expected=None, period=None, spread=(0.0, 0.0, 0.007)
+    )
+
+
+@pytest.fixture
+def undecided() -> Make:
+    """A condition whose phase SD excludes 0 although no period is found."""
+    return lambda condition="faint": findings(
+        condition, EVEN, expected=8, period=None, spread=(0.01, 0.002, 0.018), p=0.2
+    )
+
+
+@pytest.fixture
+def make_condition() -> Callable[..., Condition]:
+    """A condition of 4 contexts × 24 layouts × 3 questions whose answers at phase 7 are wrong."""
+
+    def make(name: str, control: bool = False, run: str = "run") -> Condition:
         seen = [
             Observation(
-                arm=name,
+                condition=name,
                 trial=f"{context}-{layout}-{question}",
                 cluster=f"c{context}",
                 block=f"c{context}/k{question}",
@@ -123,6 +143,6 @@ def make_arm() -> Callable[..., Arm]:
             for question in range(3)
         ]
         backend = {"backend": "planted", "model": name, "grids": [] if control else [{"stride": 8}]}
-        return Arm(name, run, control, None if control else 8, 8, "prefix", "source", backend, seen)
+        return Condition(name, run, control, None if control else 8, 8, "prefix", "source", backend, seen)
 
     return make

@@ -15,7 +15,7 @@ from phasescope.grid import WindowGrid
 from phasescope.protocols import PrefixPadding
 from phasescope.records import Finding, Observation
 from phasescope.report import build_report
-from phasescope.running.runner import Arm, run
+from phasescope.running.runner import Condition, run
 
 HOSTILE = '<script>alert("1")</script>'
 FILES = ("findings.json", "observations.parquet", "report.html")
@@ -23,14 +23,14 @@ CURVES = {"full": [0.8], "s4": [0.9, 0.3, 0.5, 0.7], HOSTILE: [0.6] * 8}
 
 
 def measure(out, names, seed=0):
-    """A run of planted arms: 12 contexts of 12 questions."""
+    """A run of planted conditions: 12 contexts of 12 questions."""
     protocol = PrefixPadding(pairs=12, contexts=12)
-    arms = []
+    conditions = []
     for name in names:
         grid = WindowGrid(len(CURVES[name]), len(CURVES[name]))
         planted = Planted(grid=grid, curve=CURVES[name], block_sd=0.5, layout_sd=0.3, seed=seed)
-        arms.append(Arm(name, planted, protocol))
-    run(arms, out, seed)
+        conditions.append(Condition(name, planted, protocol))
+    run(conditions, out, seed)
     return out
 
 
@@ -60,30 +60,30 @@ def test_the_same_run_gives_the_same_bytes(folder, tmp_path):
 def test_findings_json_has_what_others_read(records):
     """A schema, and per estimate the fields that are promised; a period always says what was expected."""
     assert records["schema"] == 1
-    always = {"arm", "name", "value", "low", "high", "p_value", "method", "n_blocks", "n_clusters"}
+    always = {"condition", "name", "value", "low", "high", "p_value", "method", "n_blocks", "n_clusters"}
     names = {"mean_accuracy", "worst_residue", "phase_sd", "split_half_gap", "raw_gap", "period"}
-    for arm in CURVES:
-        own = [record for record in records["findings"] if record["arm"] == arm]
+    for condition in CURVES:
+        own = [record for record in records["findings"] if record["condition"] == condition]
         assert names <= {record["name"] for record in own}
         assert all(always <= record.keys() for record in own)
-    expected = {r["arm"]: r["expected"] for r in records["findings"] if r["name"] == "period"}
+    expected = {r["condition"]: r["expected"] for r in records["findings"] if r["name"] == "period"}
     assert expected == {"full": None, "s4": 4, HOSTILE: 8}
     for record in records["findings"]:
         Finding.model_validate(record)
 
 
-def test_tests_are_corrected_over_the_arms_of_the_report(records):
-    """Three arms: each test carries its corrected p, never below its own."""
+def test_tests_are_corrected_over_the_conditions_of_the_report(records):
+    """Three conditions: each test carries its corrected p, never below its own."""
     compared = [r for r in records["findings"] if r["name"] in ("phase_test", "paired_test", "period")]
-    assert {r["detail"]["arms_compared"] for r in compared} == {3}
+    assert {r["detail"]["conditions_compared"] for r in compared} == {3}
     assert all(r["detail"]["p_holm"] >= r["p_value"] for r in compared)
     assert any(r["detail"]["p_holm"] > r["p_value"] for r in compared)
 
 
 def test_a_planted_period_is_found_and_told(folder, records):
-    """The arm of stride 4 has period 4 in the data and in the page's first sentence."""
+    """The condition of stride 4 has period 4 in the data and in the page's first sentence."""
     found = {
-        r["arm"]: r["value"]
+        r["condition"]: r["value"]
         for r in records["findings"]
         if r["name"] == "period" and r.get("outcome") == "accuracy"
     }
@@ -92,14 +92,16 @@ def test_a_planted_period_is_found_and_told(folder, records):
 
 
 def test_a_control_has_rates_at_every_stride_it_stands_beside(records):
-    """Folded by 8 for its own findings, and by 4 for the figure of the arm of stride 4."""
+    """Folded by 8 for its own findings, and by 4 for the figure of the condition of stride 4."""
     strides = [
         r["stride"]
         for r in records["findings"]
-        if r["arm"] == "full" and r["name"] == "phase_rate" and r["outcome"] == "accuracy"
+        if r["condition"] == "full" and r["name"] == "phase_rate" and r["outcome"] == "accuracy"
     ]
     assert strides == [8] * 8 + [4] * 4
-    assert {r["stride"] for r in records["findings"] if r["arm"] == "full" and r["name"] == "phase_sd"} == {8}
+    assert {
+        r["stride"] for r in records["findings"] if r["condition"] == "full" and r["name"] == "phase_sd"
+    } == {8}
 
 
 def test_the_parquet_holds_every_observation(folder):
@@ -109,13 +111,13 @@ def test_the_parquet_holds_every_observation(folder):
 
 
 def test_names_are_escaped(folder):
-    """An arm called like a script stays text in the page and a plain string in the JSON."""
+    """A condition called like a script stays text in the page and a plain string in the JSON."""
     assert HOSTILE not in (folder / "report.html").read_text(encoding="utf-8")
     assert "&lt;script&gt;alert" in (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_several_runs_stand_in_one_report_with_a_run_column(folder, tmp_path):
-    """Arms of the same name keep their run's, and nothing is written into the runs themselves."""
+    """Conditions of the same name keep their run's, and nothing is written into the runs themselves."""
     other = measure(tmp_path / "other", ["full", "s4"], seed=1)
     page = build_report([folder, other], tmp_path / "both", draws=200)
     assert page == tmp_path / "both" / "report.html"
@@ -123,17 +125,22 @@ def test_several_runs_stand_in_one_report_with_a_run_column(folder, tmp_path):
     assert table.column_names[0] == "run"
     assert set(table["run"].to_pylist()) == {"demo", "other"}
     found = json.loads((tmp_path / "both" / "findings.json").read_text(encoding="utf-8"))["findings"]
-    assert {r["arm"] for r in found} == {"demo: full", "demo: s4", HOSTILE, "other: full", "other: s4"}
+    assert {r["condition"] for r in found} == {"demo: full", "demo: s4", HOSTILE, "other: full", "other: s4"}
     assert not (other / "report.html").exists()
 
 
-def test_an_arm_has_the_same_numbers_alone_and_in_company(folder, tmp_path, records):
-    """But for the correction over arms, an arm's findings don't depend on the arms beside it."""
+def test_an_condition_has_the_same_numbers_alone_and_in_company(folder, tmp_path, records):
+    """But for the correction over conditions, a condition's findings don't depend on the conditions beside it."""
 
     def bare(findings):
-        kept = [r for r in findings if r["arm"] == "s4"]
+        kept = [r for r in findings if r["condition"] == "s4"]
         return [
-            {**r, "detail": {k: v for k, v in r["detail"].items() if k not in ("p_holm", "arms_compared")}}
+            {
+                **r,
+                "detail": {
+                    k: v for k, v in r["detail"].items() if k not in ("p_holm", "conditions_compared")
+                },
+            }
             for r in kept
         ]
 

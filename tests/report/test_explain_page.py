@@ -50,7 +50,7 @@ def told(**changes: Any) -> dict[str, Any]:
     }
     return {
         "schema": 1,
-        "arm": "model",
+        "condition": "model",
         "run": "run",
         "model": "model",
         "protocol": "in_sequence",
@@ -165,7 +165,7 @@ def test_names_are_escaped(tmp_path):
     """A run may be called anything."""
     evil = '<script>alert("x")</script>'
     html = page(
-        tmp_path, told(arm=evil, run=evil, losses={"accuracy": [loss(evil, [0.1] * 4)]}, contrasts={})
+        tmp_path, told(condition=evil, run=evil, losses={"accuracy": [loss(evil, [0.1] * 4)]}, contrasts={})
     )
     assert "<script" not in html
 

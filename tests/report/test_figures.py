@@ -11,9 +11,9 @@ from phasescope.report.figures import Curve, context_dots, phase_curve, residue_
 from phasescope.statistics.verdict import find
 
 
-def curve(findings, kind="phase_rate", role="arm"):
+def curve(findings, kind="phase_rate", role="condition"):
     """The rates of that kind."""
-    return Curve(findings[0].arm, role, [f for f in findings if f.name == kind])
+    return Curve(findings[0].condition, role, [f for f in findings if f.name == kind])
 
 
 def classes(figure, tag):
@@ -21,11 +21,11 @@ def classes(figure, tag):
     return [node.get("class") for node in ElementTree.fromstring(figure.svg).iter(tag)]
 
 
-def test_the_phase_curve_shows_arm_and_control_with_bands_and_names(sensitive, control):
+def test_the_phase_curve_shows_condition_and_control_with_bands_and_names(sensitive, control):
     """Both on one axis, each with its band, a dot per phase and its own name."""
     figure = phase_curve("k", curve(sensitive()), curve(control(), role="control"), "source")
-    assert classes(figure, "path") == ["band control", "curve control", "band arm", "curve arm"]
-    assert classes(figure, "circle").count("dot arm") == 8
+    assert classes(figure, "path") == ["band control", "curve control", "band condition", "curve condition"]
+    assert classes(figure, "circle").count("dot condition") == 8
     texts = {node.text for node in ElementTree.fromstring(figure.svg).iter("text")}
     assert {"w8s8", "full", "phase of the source (position mod 8)"} <= texts
     assert figure.rows[7] == ("7", "4.0\xa0%", "1.0\xa0%", "7.0\xa0%", "96.0\xa0%", "93.0\xa0%", "99.0\xa0%")
@@ -34,9 +34,9 @@ def test_the_phase_curve_shows_arm_and_control_with_bands_and_names(sensitive, c
 @pytest.mark.parametrize("length", [4, 80])
 def test_names_of_curves_lie_neither_on_each_other_nor_outside(length, sensitive, flat, control):
     """Names keep clear of each other and of the frame, even when they are long or the curves coincide."""
-    for arm in (sensitive, flat):
+    for condition in (sensitive, flat):
         beside = curve(control("b" * length), role="control")
-        figure = phase_curve("k", curve(arm("a" * length)), beside, "source")
+        figure = phase_curve("k", curve(condition("a" * length)), beside, "source")
         root = ElementTree.fromstring(figure.svg)
         names = [node for node in root.iter("text") if (node.get("class") or "").startswith("name")]
         (x1, y1), (x2, y2) = [(float(node.get("x")), float(node.get("y"))) for node in names]
@@ -66,19 +66,24 @@ def test_a_period_that_cannot_repeat_is_named_and_not_drawn(period, words, sensi
 def test_every_context_is_a_dot_at_every_phase():
     """25 contexts × 8 phases, and the table holds their quartiles."""
     shares = np.linspace(0, 1, 200).reshape(25, 8)
-    figure = context_dots("k", "w8s8", "arm", shares, "source")
-    assert classes(figure, "circle") == ["dot context arm"] * 200
+    figure = context_dots("k", "w8s8", "condition", shares, "source")
+    assert classes(figure, "circle") == ["dot context condition"] * 200
     assert figure.rows[0][1] == "0.0\xa0%"
     assert figure.rows[7][5] == "100.0\xa0%"
 
 
 def test_the_forest_tells_states_by_filling_and_covers_every_interval(sensitive, flat, control, undecided):
     """Filled, hollow and half filled; the axis starts at 0 and reaches the largest upper end."""
-    arms = [("full", True, "flat", control()), ("w8s8", False, "sensitive", sensitive())]
-    arms += [("four", False, "flat", flat()), ("faint", False, "undecided", undecided())]
-    figure = spread_forest("k", [(a, c, s, find(f, "phase_sd")) for a, c, s, f in arms])
-    assert classes(figure, "circle") == ["ring control", "ring arm full", "ring arm", "ring arm"]
-    assert classes(figure, "path") == ["ring arm full"]
+    conditions = [("full", True, "flat", control()), ("w8s8", False, "sensitive", sensitive())]
+    conditions += [("four", False, "flat", flat()), ("faint", False, "undecided", undecided())]
+    figure = spread_forest("k", [(a, c, s, find(f, "phase_sd")) for a, c, s, f in conditions])
+    assert classes(figure, "circle") == [
+        "ring control",
+        "ring condition full",
+        "ring condition",
+        "ring condition",
+    ]
+    assert classes(figure, "path") == ["ring condition full"]
     ends = [
         float(n.get("x2"))
         for n in ElementTree.fromstring(figure.svg).iter("line")
@@ -104,6 +109,6 @@ def test_any_stride_can_be_drawn(stride, sensitive):
         sensitive()[-1].model_copy(update={"residue": r, "stride": stride, "value": 0.5})
         for r in range(stride)
     ]
-    figure = phase_curve("k", Curve("w", "arm", rates), None, "query")
+    figure = phase_curve("k", Curve("w", "condition", rates), None, "query")
     assert len(figure.rows) == stride
     assert ("circle" in figure.svg) == (stride <= 32)

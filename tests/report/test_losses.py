@@ -14,9 +14,9 @@ from phasescope.protocols import PrefixPadding
 from phasescope.records import Dropped, NoReply, Reply, Trial
 from phasescope.report import build_report, summary
 from phasescope.report.losses import rows, warnings
-from phasescope.running.runner import Arm as Asked
+from phasescope.running.runner import Condition as Asked
 from phasescope.running.runner import run
-from phasescope.statistics.conditions import Arm
+from phasescope.statistics.conditions import Condition
 
 SHIFTED = "position drifted: more tokens read than planned"
 
@@ -46,31 +46,35 @@ def measured(out: Path, lost: Callable[[Trial], str | None], **settings: int) ->
     return out
 
 
-def dropped(arm: Arm, number: int, layout: int, reason: str) -> Dropped:
+def dropped(condition: Condition, number: int, layout: int, reason: str) -> Dropped:
     """A lost trial."""
-    return Dropped(arm=arm.name, trial=str(number), cluster="c0", block="b", layout=layout, dropped=reason)
+    return Dropped(
+        condition=condition.name, trial=str(number), cluster="c0", block="b", layout=layout, dropped=reason
+    )
 
 
-def test_an_arm_without_losses_is_not_spoken_of(make_arm: Callable[..., Arm]) -> None:
+def test_an_condition_without_losses_is_not_spoken_of(make_condition: Callable[..., Condition]) -> None:
     """No warning, no row."""
-    assert not list(warnings([make_arm("a")]))
-    assert rows([make_arm("a")]) == []
+    assert not list(warnings([make_condition("a")]))
+    assert rows([make_condition("a")]) == []
 
 
 def test_losses_are_counted_by_reason_and_layouts_that_are_gone_are_named(
-    make_arm: Callable[..., Arm],
+    make_condition: Callable[..., Condition],
 ) -> None:
     """The commonest reason first; a layout that lost less than half is not named."""
-    arm = make_arm("a")
-    gone = [dropped(arm, number, 5, SHIFTED) for number in range(40)]
-    some = [dropped(arm, number, 6, "two\x00choices") for number in range(3)]
-    arm = replace(arm, dropped=[*gone, *some], observations=[o for o in arm.observations if o.layout != 5])
-    (said,) = warnings([arm])
+    condition = make_condition("a")
+    gone = [dropped(condition, number, 5, SHIFTED) for number in range(40)]
+    some = [dropped(condition, number, 6, "two\x00choices") for number in range(3)]
+    condition = replace(
+        condition, dropped=[*gone, *some], observations=[o for o in condition.observations if o.layout != 5]
+    )
+    (said,) = warnings([condition])
     assert said == (
         f"Dropped: a lost 43 of 319 prompts: {SHIFTED} (40), two\N{REPLACEMENT CHARACTER}choices (3). The layouts are "
         "no longer balanced: layout 5 lost 40 of 40."
     )
-    assert [row[1:] for row in rows([arm])] == [
+    assert [row[1:] for row in rows([condition])] == [
         (SHIFTED, "40", "1"),
         ("two\N{REPLACEMENT CHARACTER}choices", "3", "1"),
     ]

@@ -30,7 +30,7 @@ def method(**fields):
     empty = {
         "unfinished": [],
         "protocols": [],
-        "columns": ("Arm",),
+        "columns": ("Condition",),
         "rows": [],
         "definitions": [],
         "compared": 1,
@@ -55,29 +55,29 @@ class Reader(HTMLParser):
 
 
 @pytest.fixture
-def page(sensitive, flat, control, make_arm):
-    """A control, a sensitive and a flat arm."""
-    arms = [make_arm("full", control=True), make_arm("w8s8"), make_arm("four-heads")]
-    return render("demo", arms, [*sensitive(), *flat(), *control()], method())
+def page(sensitive, flat, control, make_condition):
+    """A control, a sensitive and a flat condition."""
+    conditions = [make_condition("full", control=True), make_condition("w8s8"), make_condition("four-heads")]
+    return render("demo", conditions, [*sensitive(), *flat(), *control()], method())
 
 
-def test_the_sections_stand_in_order_with_controls_before_arms(page):
+def test_the_sections_stand_in_order_with_controls_before_conditions(page):
     """Verdict first, then the negative controls, then everything else."""
     read = Reader(page)
     assert [a["id"] for tag, a in read.tags if tag == "section" and "class" not in a] == [
         "controls",
         "overview",
-        "arms",
+        "conditions",
         "findings",
         "method",
         "reproduce",
     ]
-    assert "1 of 2 tested arms are phase-sensitive" in page[: page.index('id="controls"')]
+    assert "1 of 2 tested conditions are phase-sensitive" in page[: page.index('id="controls"')]
     assert page.index(">full<") < page.index(">w8s8<")
 
 
 def test_every_figure_is_named_described_and_has_a_table(page):
-    """Three figures an arm and the forest, each with unique ids, a title, a description and its numbers."""
+    """Three figures a condition and the forest, each with unique ids, a title, a description and its numbers."""
     read = Reader(page)
     assert sum(tag == "svg" for tag, _ in read.tags) == 3 * 3 + 1
     ids = [a["id"] for _, a in read.tags if "id" in a]
@@ -101,63 +101,71 @@ def test_the_page_asks_for_nothing_outside_itself(page):
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_name_stays_text(name, sensitive, control, make_arm):
-    """Whatever an arm is called, the page has the tags and attributes of a page with a plain name."""
+def test_a_hostile_name_stays_text(name, sensitive, control, make_condition):
+    """Whatever a condition is called, the page has the tags and attributes of a page with a plain name."""
 
-    def shape(arm):
-        arms = [make_arm("full", control=True), make_arm(arm)]
-        texts = method(rows=[(arm,)], commands=[arm], versions=[(arm, arm)], protocols=[arm], seeds={arm: 1})
-        rendered = render(arm, arms, [*sensitive(arm), *control()], texts)
+    def shape(condition):
+        conditions = [make_condition("full", control=True), make_condition(condition)]
+        texts = method(
+            rows=[(condition,)],
+            commands=[condition],
+            versions=[(condition, condition)],
+            protocols=[condition],
+            seeds={condition: 1},
+        )
+        rendered = render(condition, conditions, [*sensitive(condition), *control()], texts)
         assert "\u202e" not in rendered[: rendered.index('id="method"')]
         return [(tag, sorted(attributes)) for tag, attributes in Reader(rendered).tags]
 
     assert shape(name) == shape("plain")
 
 
-def test_a_report_without_control_says_so(sensitive, make_arm):
+def test_a_report_without_control_says_so(sensitive, make_condition):
     """The warning stands where the controls would."""
-    rendered = render("demo", [make_arm("w8s8")], sensitive(), method())
-    assert "No control arm was measured" in rendered
+    rendered = render("demo", [make_condition("w8s8")], sensitive(), method())
+    assert "No control condition was measured" in rendered
     assert rendered.count("<svg") == 4
 
 
-def test_a_report_with_only_a_control_or_nothing_is_whole(control, make_arm):
+def test_a_report_with_only_a_control_or_nothing_is_whole(control, make_condition):
     """A lone control has its section and no empty one; nothing measured is said."""
-    alone = render("demo", [make_arm("full", control=True)], control(), method())
-    assert 'id="arms"' not in alone
+    alone = render("demo", [make_condition("full", control=True)], control(), method())
+    assert 'id="conditions"' not in alone
     assert "Control full is flat" in alone
     assert "Nothing was measured." in render("demo", [], [], method())
 
 
-def test_the_log_probability_and_the_correction_are_told(sensitive, make_arm):
+def test_the_log_probability_and_the_correction_are_told(sensitive, make_condition):
     """The finer outcome is a key number of its own, and corrected p-values have their column."""
     finer = [
         f.model_copy(update={"outcome": "logprob", "value": 1.234})
         for f in sensitive()
         if f.name == "phase_sd"
     ]
-    rendered = render("demo", [make_arm("w8s8")], [*sensitive(), *finer], method(compared=6))
+    rendered = render("demo", [make_condition("w8s8")], [*sensitive(), *finer], method(compared=6))
     assert "1.23" in rendered
-    assert "over up to 6 arms" in rendered
+    assert "over up to 6 conditions" in rendered
     assert "p, corrected" in rendered
     assert "raise --draws" not in rendered
 
 
-def test_too_few_draws_for_so_many_arms_is_said():
-    """Six arms and 100 permutations: no corrected p can reach 0.05, and silence would look like flatness."""
+def test_too_few_draws_for_so_many_conditions_is_said():
+    """Six conditions and 100 permutations: no corrected p can reach 0.05, and silence would look like flatness."""
     told = method(compared=6, settings=Settings(Path("runs/x"), 0, 100))
     assert "raise --draws" in render("demo", [], [], told)
 
 
-def test_an_unfinished_run_warns_at_the_top(sensitive, make_arm):
+def test_an_unfinished_run_warns_at_the_top(sensitive, make_condition):
     """Half a run looks like a run; the warning stands before everything but the verdict."""
-    rendered = render("demo", [make_arm("w8s8")], sensitive(), method(unfinished=["Not finished: w8s8"]))
+    rendered = render(
+        "demo", [make_condition("w8s8")], sensitive(), method(unfinished=["Not finished: w8s8"])
+    )
     assert rendered.index("Not finished: w8s8") < rendered.index('id="controls"')
 
 
-def test_context_shares_are_means_of_each_context_at_each_phase(make_arm):
+def test_context_shares_are_means_of_each_context_at_each_phase(make_condition):
     """Four contexts by eight phases; phase 7 was never right."""
-    shares = context_shares(make_arm("w8s8"))
+    shares = context_shares(make_condition("w8s8"))
     assert shares.shape == (4, 8)
     np.testing.assert_array_equal(shares, np.tile([1.0] * 7 + [0.0], (4, 1)))
 
@@ -195,16 +203,16 @@ def browser(tmp_path_factory):
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_browser_shows_the_page_offline_without_errors_or_overflow(
-    browser, width, scheme, tmp_path, sensitive, control, make_arm
+    browser, width, scheme, tmp_path, sensitive, control, make_condition
 ):
     """No console message, no request but for the file, all figures visible, nothing wider than the screen."""
-    arms = [make_arm("full", control=True), *(make_arm(name) for name in HOSTILE)]
+    conditions = [make_condition("full", control=True), *(make_condition(name) for name in HOSTILE)]
     found = [*control(), *(finding for name in HOSTILE for finding in sensitive(name))]
     texts = method(
         rows=[("y" * 200,) * 9], commands=["phasescope measure " + "z" * 300], versions=[("v", "w" * 900)]
     )
     file = tmp_path / "report.html"
-    file.write_text(render("q" * 300, arms, found, texts), encoding="utf-8")
+    file.write_text(render("q" * 300, conditions, found, texts), encoding="utf-8")
     media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
     screen = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500}

@@ -11,10 +11,10 @@ from phasescope.report.summary import read_findings
 
 
 def test_the_summary_has_controls_first_and_ends_with_the_verdict(tmp_path, sensitive, control):
-    """A line of columns, a line per arm, an empty line, the sentence; nothing a plain terminal can't show."""
+    """A line of columns, a line per condition, an empty line, the sentence; nothing a plain terminal can't show."""
     write_findings(tmp_path / "findings.json", [*sensitive(), *control()])
     lines = summary(tmp_path).splitlines()
-    assert [line.split()[0] for line in lines[:3]] == ["Arm", "full", "w8s8"]
+    assert [line.split()[0] for line in lines[:3]] == ["Condition", "full", "w8s8"]
     assert "control, flat" in lines[1]
     assert "phase-sensitive  57.5 %  4.0 % at 7" in lines[2]
     assert lines[3] == ""

@@ -14,7 +14,7 @@ from phasescope.report.sweep_page import (
     sweep_text,
 )
 from phasescope.statistics import correct
-from phasescope.statistics.conditions import Arm
+from phasescope.statistics.conditions import Condition
 from tests.statistics.test_sweep import plant, square
 
 ASKED = {
@@ -25,8 +25,8 @@ ASKED = {
 
 
 def findings(observations, *, control=False, stride=None, asked=ASKED, name="m"):
-    """One arm's findings as a report has them."""
-    arm = Arm(
+    """One condition's findings as a report has them."""
+    condition = Condition(
         name=name,
         run="r",
         control=control,
@@ -38,7 +38,7 @@ def findings(observations, *, control=False, stride=None, asked=ASKED, name="m")
         observations=observations,
         asked=asked,
     )
-    found = sweep_findings(arm, 0, 499)
+    found = sweep_findings(condition, 0, 499)
     marked = [
         f.model_copy(update={"detail": {**f.detail, "control": control}}) if f.name == "period" else f
         for f in found
@@ -117,8 +117,8 @@ def test_a_faint_period_is_flat_and_a_padding_with_the_same_beat_is_blamed():
     assert "itself" not in sweep_sentence(other)
 
 
-def test_a_period_that_does_not_stand_beside_other_arms_gives_no_advice(flipping):
-    """After correction over arms p may be too large; then no residue is called safe."""
+def test_a_period_that_does_not_stand_beside_other_conditions_gives_no_advice(flipping):
+    """After correction over conditions p may be too large; then no residue is called safe."""
     weak = [
         f.model_copy(update={"detail": {**f.detail, "p_holm": 0.2}}) if f.name == "period" else f
         for f in flipping
@@ -128,12 +128,12 @@ def test_a_period_that_does_not_stand_beside_other_arms_gives_no_advice(flipping
     assert "where L mod" not in said
 
 
-def test_sweeps_are_kept_apart_from_other_arms_controls_first(flipping):
-    """An arm with strips is a sweep."""
+def test_sweeps_are_kept_apart_from_other_conditions_controls_first(flipping):
+    """A condition with strips is a sweep."""
     control = findings(plant(np.random.default_rng(4), lambda *_: 3.0), control=True, name="full")
-    other = [flipping[0].model_copy(update={"arm": "kv", "name": "mean_accuracy"})]
+    other = [flipping[0].model_copy(update={"condition": "kv", "name": "mean_accuracy"})]
     rest, sweeps = apart([*flipping, *control, *other])
-    assert [f.arm for f in rest] == ["kv"]
+    assert [f.condition for f in rest] == ["kv"]
     assert list(sweeps) == ["full", "m"]
 
 
@@ -147,8 +147,8 @@ def test_the_command_that_leads_to_the_run_is_given_back():
         "chat": True,
     }
     protocol = {"settings": settings, "prompts": [{"name": "a.txt", "expected": "8", "rival": ["32"]}]}
-    arms = [{"protocol": protocol, "backend": {"model": "x", "grids": []}}]
-    assert sweep_command(arms, "runs/a") == (
+    conditions = [{"protocol": protocol, "backend": {"model": "x", "grids": []}}]
+    assert sweep_command(conditions, "runs/a") == (
         "phasescope sweep a.txt --control x --lengths 24,25 --place mark --family line --family 'text:a b' "
         "--expected 8 --rival 32 --mark '<pad>' --chat --out runs/a"
     )

@@ -58,7 +58,7 @@ def test_the_page_in_the_repository_is_what_its_summaries_give(monkeypatch):
 
 
 def test_a_period_that_is_not_the_stride_and_a_control_with_one_are_counted(kept):
-    """Named with row, seed and padding; a flat arm's period is no miss."""
+    """Named with row, seed and padding; a flat condition's period is no miss."""
     folder = kept(
         summary("full", 0, None, sd=0.0, low=0.0, p=1e-4),
         summary("w8s8", 0, 8, period=4.0),

@@ -6,7 +6,7 @@ import pytest
 
 from phasescope import UnknownNameError, WindowGrid
 from phasescope.backends import BackendSpec, Planted
-from phasescope.running.engine import Desk
+from phasescope.running.engine import Dispatcher
 
 SPEC = BackendSpec("planted", {"grid": WindowGrid(2, 2), "curve": (0.5, 0.5)})
 
@@ -14,7 +14,7 @@ SPEC = BackendSpec("planted", {"grid": WindowGrid(2, 2), "curve": (0.5, 0.5)})
 def test_a_desk_holds_one_loaded_backend_at_a_time() -> None:
     """It is loaded once for consecutive batches, and again after another took its place."""
     live = Planted(grid=WindowGrid(2, 2), curve=(0.5, 0.5))
-    desk = Desk([SPEC, SPEC.with_settings(name="other"), live, SPEC])
+    desk = Dispatcher([SPEC, SPEC.with_settings(name="other"), live, SPEC])
     first = desk.backend(0)
     assert desk.backend(0) is desk.backend(3) is first
     assert desk.backend(2) is live
@@ -25,7 +25,7 @@ def test_a_desk_holds_one_loaded_backend_at_a_time() -> None:
 
 def test_a_backend_introduces_itself_with_its_vocabulary_where_needed() -> None:
     """A backend without one is not asked for it."""
-    desk = Desk([SPEC])
+    desk = Dispatcher([SPEC])
     assert desk.introduce(0, False).vocabulary is None
     assert desk.introduce(0, True).vocabulary == Planted(grid=WindowGrid(2, 2), curve=(0.5, 0.5)).vocabulary()
 

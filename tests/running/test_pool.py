@@ -54,7 +54,7 @@ class Imagined(Pool):
 
 
 def jobs(count: int, taken: list[int]) -> Iterator[tuple[int, list[Trial]]]:
-    """Batches of one trial for two arms in turn."""
+    """Batches of one trial for two conditions in turn."""
     for token in range(count):
         taken.append(token)
         yield token % 2, [Trial((token,), (1,), (), 0, "b", "c", 0)]
@@ -93,7 +93,7 @@ def test_an_error_comes_after_the_answers_before_it() -> None:
 
 
 def test_equal_specs_are_one_backend_and_live_backends_are_refused() -> None:
-    """Arms of one model under several protocols load it once; a model in memory can't be sent."""
+    """Conditions of one model under several protocols load it once; a model in memory can't be sent."""
     pool = Imagined(1, seed=0)
     other = SPEC.with_settings(seed=3)
     found = pool.open([SPEC, other, SPEC], [False, False, False])

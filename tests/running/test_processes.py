@@ -11,19 +11,19 @@ from phasescope.backends import BackendSpec
 from phasescope.checkpoints import zoo
 from phasescope.protocols import InSequencePadding, PrefixPadding
 from phasescope.running.processes import Processes, _placed
-from phasescope.running.runner import Arm, run
+from phasescope.running.runner import Condition, run
 from tests.running.mortal import Mortal
 
 SMALL = {"pairs": 3, "contexts": 6, "residues": 4, "questions": 3}
 MORTAL = "tests.running.mortal:Mortal"
 
 
-def arms(**settings: object) -> list[Arm]:
-    """Two arms of planted backends, made by whoever answers."""
+def conditions(**settings: object) -> list[Condition]:
+    """Two conditions of planted backends, made by whoever answers."""
     spec = BackendSpec(MORTAL, {"dies": {}, **settings})
     return [
-        Arm("one", spec, PrefixPadding(**SMALL)),
-        Arm("two", spec.with_settings(layout_sd=0.5), InSequencePadding(**SMALL)),
+        Condition("one", spec, PrefixPadding(**SMALL)),
+        Condition("two", spec.with_settings(layout_sd=0.5), InSequencePadding(**SMALL)),
     ]
 
 
@@ -34,39 +34,39 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_two_workers_write_the_bytes_of_one_process_though_both_are_killed(tmp_path: Path) -> None:
     """A batch whose worker is killed goes to a new one; progress counts every trial once."""
-    run(arms(), tmp_path / "one", seed=3)
+    run(conditions(), tmp_path / "one", seed=3)
     graves = tmp_path / "graves"
     graves.mkdir()
     mortal = {"folder": str(graves), "dies": {"c0001": 1, "c0004": 2}}
     reports: list[tuple[int, int]] = []
-    run(arms(**mortal), tmp_path / "two", 3, lambda *done: reports.append(done), Processes(2))
+    run(conditions(**mortal), tmp_path / "two", 3, lambda *done: reports.append(done), Processes(2))
     assert files(tmp_path / "two") == files(tmp_path / "one")
-    assert len(list(graves.iterdir())) == 3  # an arm's second death is the other arm's first
+    assert len(list(graves.iterdir())) == 3  # a condition's second death is the other condition's first
     assert reports == [(12 * batch, 144) for batch in range(13)]
 
 
 def test_an_error_in_a_worker_ends_the_run_and_another_engine_finishes_it(tmp_path: Path) -> None:
     """What was answered before is in the log, to the byte."""
-    run(arms(), tmp_path / "whole", seed=3)
-    broken = [arms()[0], arms(errs="c0003")[1]]
+    run(conditions(), tmp_path / "whole", seed=3)
+    broken = [conditions()[0], conditions(errs="c0003")[1]]
     with pytest.raises(ZeroDivisionError, match="at c0003") as caught:
         run(broken, tmp_path / "cut", 3, engine=Processes(2))
     assert "mortal.py" in "".join(caught.value.__notes__)
     kept = (tmp_path / "cut" / "observations.jsonl").read_bytes()
     assert kept.count(b"\n") == (6 + 3) * 12
-    run(arms(), tmp_path / "cut", seed=3)
+    run(conditions(), tmp_path / "cut", seed=3)
     assert files(tmp_path / "cut") == files(tmp_path / "whole")
 
 
 def test_a_worker_that_always_dies_is_one_line(tmp_path: Path) -> None:
     """With what killed it."""
     with pytest.raises(UsageError, match=r"3 workers died over the batch c0000 \(killed by signal 9\)"):
-        run(arms(folder=str(tmp_path), dies={"c0000": 9})[:1], tmp_path / "run", 3, engine=Processes(1))
+        run(conditions(folder=str(tmp_path), dies={"c0000": 9})[:1], tmp_path / "run", 3, engine=Processes(1))
 
 
 def test_a_backend_that_cannot_be_made_is_the_error_of_one_process(tmp_path: Path) -> None:
     """The same line as without workers."""
-    missing = Arm("x", BackendSpec("plantd"), PrefixPadding(**SMALL))
+    missing = Condition("x", BackendSpec("plantd"), PrefixPadding(**SMALL))
     with pytest.raises(UsageError, match="unknown backend 'plantd'"):
         run([missing], tmp_path, 3, engine=Processes(1))
     assert not list(tmp_path.iterdir())
@@ -91,7 +91,7 @@ def test_two_workers_with_a_model_each_write_the_bytes_of_one(tmp_path: Path) ->
     name = zoo.names()[-1]
     settings = {"path": str(zoo.folder(name)), "name": name, "threads": 1}
     spec = BackendSpec("transformers", settings)
-    asked = [Arm(name, spec, PrefixPadding(pairs=12, contexts=4))]
+    asked = [Condition(name, spec, PrefixPadding(pairs=12, contexts=4))]
     run(asked, tmp_path / "one", seed=3)
     run(asked, tmp_path / "two", 3, engine=Processes(2))
     assert files(tmp_path / "two") == files(tmp_path / "one")

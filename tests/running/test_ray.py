@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from phasescope.running.runner import run
-from tests.running.test_processes import arms, files
+from tests.running.test_processes import conditions, files
 
 pytest.importorskip("ray")
 
@@ -21,11 +21,11 @@ from pathlib import Path
 from phasescope import UsageError
 from phasescope.running.ray import Ray
 from phasescope.running.runner import run
-from tests.running.test_processes import arms
+from tests.running.test_processes import conditions
 
 out, graves = Path(sys.argv[1]), Path(sys.argv[2])
 engine = Ray(workers=2)
-mortal = arms(folder=str(graves), dies={"c0001": 1})
+mortal = conditions(folder=str(graves), dies={"c0001": 1})
 reports = []
 run(mortal, out, 3, lambda *done: reports.append(done), engine)
 facts = {"usage": os.environ["RAY_USAGE_STATS_ENABLED"], "reports": reports}
@@ -45,7 +45,7 @@ print(json.dumps(facts))
 def test_ray_actors_write_the_bytes_of_one_process_though_one_is_killed(tmp_path: Path) -> None:
     """Its batch goes to a new actor; a cluster without room is refused at once, and left as it was."""
     root = Path(__file__).parents[2]
-    run(arms(), tmp_path / "one", seed=3)
+    run(conditions(), tmp_path / "one", seed=3)
     graves = tmp_path / "graves"
     graves.mkdir()
     paths = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])

@@ -18,7 +18,7 @@ from phasescope.backends import Planted
 from phasescope.files import read_log
 from phasescope.protocols import InSequencePadding, PrefixPadding, QueryPadding
 from phasescope.records import NoReply
-from phasescope.running.runner import Arm, observed, run
+from phasescope.running.runner import Condition, observed, run
 from phasescope.runs import read_run
 
 SMALL = {"pairs": 3, "contexts": 4}
@@ -29,13 +29,13 @@ def planted(**settings: Any) -> Planted:
     return Planted(**{"grid": WindowGrid(4, 4), "curve": (0.9, 0.6, 0.3, 0.75), **settings})
 
 
-def arms() -> list[Arm]:
+def conditions() -> list[Condition]:
     """Two models under one protocol, and one of them under another."""
     flat = planted(curve=(0.6,) * 4, name="flat")
     return [
-        Arm("model", planted(layout_sd=0.5), PrefixPadding(**SMALL)),
-        Arm("control", flat, PrefixPadding(**SMALL)),
-        Arm("gaps", planted(), InSequencePadding(**SMALL)),
+        Condition("model", planted(layout_sd=0.5), PrefixPadding(**SMALL)),
+        Condition("control", flat, PrefixPadding(**SMALL)),
+        Condition("gaps", planted(), InSequencePadding(**SMALL)),
     ]
 
 
@@ -59,16 +59,16 @@ class Mortal(Planted):
 
 
 def test_a_run_folder_holds_description_observations_and_timings(tmp_path: Path) -> None:
-    """Every trial of every arm once, arms outermost, contexts in order."""
-    run(arms(), tmp_path, seed=3)
+    """Every trial of every condition once, conditions outermost, contexts in order."""
+    run(conditions(), tmp_path, seed=3)
     seen = list(read_log(tmp_path / "observations.jsonl"))
-    assert [(o.arm, o.cluster) for o in seen[:: 3 * 24]] == [
-        (arm, f"c{context:04d}") for arm in ("model", "control", "gaps") for context in range(4)
+    assert [(o.condition, o.cluster) for o in seen[:: 3 * 24]] == [
+        (condition, f"c{context:04d}") for condition in ("model", "control", "gaps") for context in range(4)
     ]
     assert len(seen) == 3 * 4 * 24 * 3
-    assert len({(o.arm, o.block, o.layout) for o in seen}) == len(seen)
+    assert len({(o.condition, o.block, o.layout) for o in seen}) == len(seen)
     timings = [json.loads(line) for line in (tmp_path / "timings.jsonl").read_text().splitlines()]
-    assert [(t["arm"], t["cluster"], t["trials"]) for t in timings[:5]] == [
+    assert [(t["condition"], t["cluster"], t["trials"]) for t in timings[:5]] == [
         *(("model", f"c{context:04d}", 72) for context in range(4)),
         ("control", "c0000", 72),
     ]
@@ -77,24 +77,26 @@ def test_a_run_folder_holds_description_observations_and_timings(tmp_path: Path)
 
 def test_the_description_names_seed_versions_protocols_and_backends(tmp_path: Path) -> None:
     """It is enough to run the same again, and it holds no path of this machine."""
-    run(arms(), tmp_path, seed=3)
+    run(conditions(), tmp_path, seed=3)
     text = (tmp_path / "run.json").read_text()
     described = json.loads(text)
     assert (described["schema"], described["seed"]) == (1, 3)
     assert described["versions"].keys() == {"phasescope", "python", "numpy", "torch", "transformers"}
     assert described["versions"]["numpy"] == np.__version__
-    assert [arm["name"] for arm in described["arms"]] == ["model", "control", "gaps"]
-    assert described["arms"][2]["protocol"] == json.loads(json.dumps(InSequencePadding(**SMALL).describe()))
-    assert described["arms"][0]["backend"]["planted"]["layout_sd"] == 0.5
+    assert [condition["name"] for condition in described["conditions"]] == ["model", "control", "gaps"]
+    assert described["conditions"][2]["protocol"] == json.loads(
+        json.dumps(InSequencePadding(**SMALL).describe())
+    )
+    assert described["conditions"][0]["backend"]["planted"]["layout_sd"] == 0.5
     assert str(tmp_path) not in text
     assert str(Path.cwd()) not in text
 
 
-def test_arms_with_equal_protocols_see_the_same_trials(tmp_path: Path) -> None:
+def test_conditions_with_equal_protocols_see_the_same_trials(tmp_path: Path) -> None:
     """So that model and control are compared question by question; another protocol draws its own."""
-    run(arms(), tmp_path, seed=3)
+    run(conditions(), tmp_path, seed=3)
     seen = read_run(tmp_path).observations
-    trials = {arm: [(o.trial, o.block, o.layout) for o in rows] for arm, rows in seen.items()}
+    trials = {condition: [(o.trial, o.block, o.layout) for o in rows] for condition, rows in seen.items()}
     assert trials["model"] == trials["control"]
     assert not set(trials["model"]) & set(trials["gaps"])
     assert [o.score for o in seen["model"]] != [o.score for o in seen["control"]]
@@ -103,7 +105,7 @@ def test_arms_with_equal_protocols_see_the_same_trials(tmp_path: Path) -> None:
 def test_another_seed_asks_other_questions(tmp_path: Path) -> None:
     """The seed reaches every draw of the protocols."""
     for seed in (1, 2):
-        run(arms(), tmp_path / str(seed), seed=seed)
+        run(conditions(), tmp_path / str(seed), seed=seed)
     one, two = ({o.trial for o in read_log(tmp_path / str(seed) / "observations.jsonl")} for seed in (1, 2))
     assert not one & two
 
@@ -112,18 +114,18 @@ def test_progress_counts_trials_up_to_the_plan(tmp_path: Path) -> None:
     """A first report of nothing, one per batch, and the last with everything done; also on resume."""
     for _ in range(2):
         reports: list[tuple[int, int]] = []
-        run(arms(), tmp_path, seed=3, report=lambda done, total, log=reports: log.append((done, total)))
+        run(conditions(), tmp_path, seed=3, report=lambda done, total, log=reports: log.append((done, total)))
         assert reports == [(72 * batch, 864) for batch in range(13)]
 
 
 def test_a_finished_run_is_not_asked_again(tmp_path: Path) -> None:
     """Running it once more changes no byte and asks no question."""
-    run(arms(), tmp_path, seed=3)
+    run(conditions(), tmp_path, seed=3)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    again = arms()
+    again = conditions()
     run(again, tmp_path, seed=3)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    assert all(arm.backend.tokens == 0 for arm in again)
+    assert all(condition.backend.tokens == 0 for condition in again)
 
 
 @pytest.mark.parametrize("batches", [0, 1, 3])
@@ -132,14 +134,14 @@ def test_a_run_that_failed_goes_on_where_it_stopped(tmp_path: Path, batches: int
     protocol = PrefixPadding(**SMALL)
     curve = {"grid": WindowGrid(4, 4), "curve": (0.9, 0.6, 0.3, 0.75)}
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    run([Arm("a", Mortal(**curve), protocol)], whole, seed=0)
+    run([Condition("a", Mortal(**curve), protocol)], whole, seed=0)
     dying = Mortal(**curve)
     dying.left = batches
     with pytest.raises(InterruptionError):
-        run([Arm("a", dying, protocol)], cut, seed=0)
+        run([Condition("a", dying, protocol)], cut, seed=0)
     revived = Mortal(**curve)
     revived.left = 4 - batches
-    run([Arm("a", revived, protocol)], cut, seed=0)
+    run([Condition("a", revived, protocol)], cut, seed=0)
     for name in ("run.json", "observations.jsonl"):
         assert (cut / name).read_bytes() == (whole / name).read_bytes()
     assert revived.left == 0
@@ -149,22 +151,31 @@ def test_a_run_that_failed_goes_on_where_it_stopped(tmp_path: Path, batches: int
     ("change", "key"),
     [
         ({"seed": 4}, "seed = 3, this run 4"),
-        ({"arms": [Arm("model", planted(), PrefixPadding(**SMALL))]}, r"arms = [\w ,/]+, this run model;"),
-        ({"pairs": 4}, r"arms\[0\]\.protocol\.settings\.pairs = 3, this run 4"),
-        ({"curve": (0.9, 0.6, 0.3, 0.7)}, r"arms\[0\]\.backend\.planted\.curve\[3\] = 0.75, this run 0.7"),
-        ({"name": "other"}, r"arms\[0\]\.backend\.model = 'planted', this run 'other'"),
+        (
+            {"conditions": [Condition("model", planted(), PrefixPadding(**SMALL))]},
+            r"conditions = [\w ,/]+, this run model;",
+        ),
+        ({"pairs": 4}, r"conditions\[0\]\.protocol\.settings\.pairs = 3, this run 4"),
+        (
+            {"curve": (0.9, 0.6, 0.3, 0.7)},
+            r"conditions\[0\]\.backend\.planted\.curve\[3\] = 0.75, this run 0.7",
+        ),
+        ({"name": "other"}, r"conditions\[0\]\.backend\.model = 'planted', this run 'other'"),
     ],
 )
 def test_a_folder_of_another_run_is_refused_with_the_difference(
     tmp_path: Path, change: dict[str, Any], key: str
 ) -> None:
     """The message names the key and both values, and nothing on disk changes."""
-    two = [Arm("model", planted(), PrefixPadding(**SMALL)), Arm("control", planted(), PrefixPadding(**SMALL))]
+    two = [
+        Condition("model", planted(), PrefixPadding(**SMALL)),
+        Condition("control", planted(), PrefixPadding(**SMALL)),
+    ]
     run(two, tmp_path, seed=3)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     backend = planted(**{key: value for key, value in change.items() if key in ("curve", "name")})
     protocol = PrefixPadding(**{**SMALL, **{k: v for k, v in change.items() if k == "pairs"}})
-    other = change.get("arms", [Arm("model", backend, protocol), two[1]])
+    other = change.get("conditions", [Condition("model", backend, protocol), two[1]])
     with pytest.raises(UsageError, match=key) as caught:
         run(other, tmp_path, seed=change.get("seed", 3))
     assert "\n" not in str(caught.value)
@@ -174,9 +185,11 @@ def test_a_folder_of_another_run_is_refused_with_the_difference(
 def test_a_folder_in_which_nothing_was_observed_yet_takes_another_run(tmp_path: Path) -> None:
     """A command that failed before its first answer can be given again with what it lacked."""
     with pytest.raises(UsageError, match="500 pairs"):
-        run([Arm("model", planted(), PrefixPadding(pairs=500, contexts=1))], tmp_path, seed=3)
-    run(arms(), tmp_path, seed=3)
-    assert [arm["name"] for arm in json.loads((tmp_path / "run.json").read_text())["arms"]] == [
+        run([Condition("model", planted(), PrefixPadding(pairs=500, contexts=1))], tmp_path, seed=3)
+    run(conditions(), tmp_path, seed=3)
+    assert [
+        condition["name"] for condition in json.loads((tmp_path / "run.json").read_text())["conditions"]
+    ] == [
         "model",
         "control",
         "gaps",
@@ -185,35 +198,35 @@ def test_a_folder_in_which_nothing_was_observed_yet_takes_another_run(tmp_path: 
 
 def test_observations_of_other_trials_are_refused_with_both_digests(tmp_path: Path) -> None:
     """A log that was exchanged or edited is never continued."""
-    run(arms(), tmp_path, seed=3)
+    run(conditions(), tmp_path, seed=3)
     path = tmp_path / "observations.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     first, last = json.loads(lines[0])["trial"], json.loads(lines[1])["trial"]
     path.write_text("".join([lines[1], lines[0], *lines[2:]]))
     with pytest.raises(UsageError, match=f"trial .*{last}.*, the plan has .*{first}"):
-        run(arms(), tmp_path, seed=3)
+        run(conditions(), tmp_path, seed=3)
 
 
 def test_observations_without_a_description_are_refused(tmp_path: Path) -> None:
     """Nobody knows what they are."""
     (tmp_path / "observations.jsonl").write_text("")
     with pytest.raises(UsageError, match=r"observations without a run\.json"):
-        run(arms(), tmp_path, seed=3)
+        run(conditions(), tmp_path, seed=3)
 
 
 @pytest.mark.parametrize("names", [[], ["a", "a"]])
-def test_arms_need_names_of_their_own(tmp_path: Path, names: list[str]) -> None:
+def test_conditions_need_names_of_their_own(tmp_path: Path, names: list[str]) -> None:
     """The log tells them apart by nothing else."""
     with pytest.raises(UsageError, match="each a name of its own"):
-        run([Arm(name, planted(), QueryPadding(**SMALL)) for name in names], tmp_path, seed=0)
+        run([Condition(name, planted(), QueryPadding(**SMALL)) for name in names], tmp_path, seed=0)
 
 
-def test_a_run_reads_back_by_arm_also_when_unfinished(tmp_path: Path) -> None:
+def test_a_run_reads_back_by_condition_also_when_unfinished(tmp_path: Path) -> None:
     """What is there so far, in the order of the description."""
-    run(arms(), tmp_path, seed=3)
+    run(conditions(), tmp_path, seed=3)
     path = tmp_path / "observations.jsonl"
     whole = read_run(tmp_path)
-    assert {arm: len(rows) for arm, rows in whole.observations.items()} == {
+    assert {condition: len(rows) for condition, rows in whole.observations.items()} == {
         "model": 288,
         "control": 288,
         "gaps": 288,
@@ -226,13 +239,13 @@ def test_a_run_reads_back_by_arm_also_when_unfinished(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
-    """One line for a mistyped folder, and for a log with a foreign arm."""
+    """One line for a mistyped folder, and for a log with a foreign condition."""
     with pytest.raises(UsageError, match=r"holds no run\.json"):
         read_run(tmp_path)
-    run(arms(), tmp_path, seed=3)
+    run(conditions(), tmp_path, seed=3)
     path = tmp_path / "observations.jsonl"
-    path.write_text(path.read_text().replace('"arm":"gaps"', '"arm":"holes"'))
-    with pytest.raises(UsageError, match="names arm 'holes'"):
+    path.write_text(path.read_text().replace('"condition":"gaps"', '"condition":"holes"'))
+    with pytest.raises(UsageError, match="names condition 'holes'"):
         read_run(tmp_path)
 
 
@@ -250,13 +263,13 @@ class Lossy(Mortal):
 def test_lost_trials_stand_in_the_log_in_their_place_and_are_resumed_like_others(tmp_path: Path) -> None:
     """They are read back apart from the observations, and not asked again."""
     curve = {"grid": WindowGrid(4, 4), "curve": (0.9, 0.6, 0.3, 0.75)}
-    arm = [Arm("a", Lossy(**curve), PrefixPadding(**SMALL))]
-    run(arm, tmp_path / "whole", seed=0)
+    condition = [Condition("a", Lossy(**curve), PrefixPadding(**SMALL))]
+    run(condition, tmp_path / "whole", seed=0)
     dying = Lossy(**curve)
     dying.left = 2
     with pytest.raises(InterruptionError):
-        run([Arm("a", dying, PrefixPadding(**SMALL))], tmp_path / "cut", seed=0)
-    run(arm, tmp_path / "cut", seed=0)
+        run([Condition("a", dying, PrefixPadding(**SMALL))], tmp_path / "cut", seed=0)
+    run(condition, tmp_path / "cut", seed=0)
     whole, cut = (tmp_path / name / "observations.jsonl" for name in ("whole", "cut"))
     assert cut.read_bytes() == whole.read_bytes()
     back = read_run(tmp_path / "cut")
@@ -272,27 +285,27 @@ def batches_of(protocol: PrefixPadding) -> Any:
     return protocol.batches(planted().vocabulary(), np.random.default_rng([0, *protocol.name.encode()]))
 
 
-def test_an_arm_of_which_nothing_can_be_observed_stops_early_and_keeps_nothing(tmp_path: Path) -> None:
-    """So that the same command asks again once the cause is gone; an arm that has something goes on."""
+def test_an_condition_of_which_nothing_can_be_observed_stops_early_and_keeps_nothing(tmp_path: Path) -> None:
+    """So that the same command asks again once the cause is gone; a condition that has something goes on."""
     lost = Lossy(grid=WindowGrid(4, 4), curve=(0.9, 0.6, 0.3, 0.75))
     lost.gone = tuple(range(24))
     lost.left = 1
     with pytest.raises(UsageError, match=r"none of the 72 trials of b could be observed: lost \(72\).*again"):
         run(
-            [Arm("a", planted(), PrefixPadding(**SMALL)), Arm("b", lost, PrefixPadding(**SMALL))],
+            [Condition("a", planted(), PrefixPadding(**SMALL)), Condition("b", lost, PrefixPadding(**SMALL))],
             tmp_path,
             seed=0,
         )
-    assert {line.arm for line in read_log(tmp_path / "observations.jsonl")} == {"a"}
+    assert {line.condition for line in read_log(tmp_path / "observations.jsonl")} == {"a"}
 
 
-def test_an_arm_too_small_to_stop_early_ends_in_the_same_line(tmp_path: Path) -> None:
+def test_an_condition_too_small_to_stop_early_ends_in_the_same_line(tmp_path: Path) -> None:
     """Its trials are in the log, so it is to be measured into another folder; also when asked once more."""
     lost = Lossy(grid=WindowGrid(4, 4), curve=(0.9, 0.6, 0.3, 0.75))
     lost.gone = (0, 1)
     for _ in range(2):
         with pytest.raises(UsageError, match=r"none of the 6 trials of a could be observed.*another folder"):
-            run([Arm("a", lost, PrefixPadding(pairs=3, contexts=1, residues=2))], tmp_path, seed=0)
+            run([Condition("a", lost, PrefixPadding(pairs=3, contexts=1, residues=2))], tmp_path, seed=0)
 
 
 PLANTED = """
@@ -301,16 +314,16 @@ from pathlib import Path
 from phasescope import WindowGrid
 from phasescope.backends import Planted
 from phasescope.protocols import PrefixPadding
-from phasescope.running.runner import Arm, run
+from phasescope.running.runner import Condition, run
 
 class Slow(Planted):
     def answer(self, trials):
         time.sleep(0.01)
         return super().answer(trials)
 
-arms = [Arm(name, Slow(grid=WindowGrid(4, 4), curve=(0.9, 0.6, 0.3, 0.75), layout_sd=0.5, name=name),
+conditions = [Condition(name, Slow(grid=WindowGrid(4, 4), curve=(0.9, 0.6, 0.3, 0.75), layout_sd=0.5, name=name),
             PrefixPadding(pairs=5, contexts=15)) for name in ("a", "b")]
-run(arms, Path(sys.argv[1]), seed=7)
+run(conditions, Path(sys.argv[1]), seed=7)
 """
 
 TORCH = """
@@ -321,7 +334,7 @@ torch.set_num_threads(1)
 from phasescope.backends.transformers.backend import TransformersBackend
 from phasescope.models import CompressedQwen3Config, CompressedQwen3ForCausalLM
 from phasescope.protocols import InSequencePadding
-from phasescope.running.runner import Arm, run
+from phasescope.running.runner import Condition, run
 from phasescope.text.synthetic import RetrievalVocabulary
 
 torch.manual_seed(0)
@@ -331,7 +344,7 @@ config = CompressedQwen3Config(
     compression={"compressor": "scalar_gate", "width": 8, "stride": 8})
 ids = RetrievalVocabulary.contiguous(32, 32, 32)
 backend = TransformersBackend(CompressedQwen3ForCausalLM(config), ids, name="tiny", max_tokens=2000)
-run([Arm("tiny", backend, InSequencePadding(pairs=8, contexts=12))], Path(sys.argv[1]), seed=7)
+run([Condition("tiny", backend, InSequencePadding(pairs=8, contexts=12))], Path(sys.argv[1]), seed=7)
 """
 
 
@@ -371,6 +384,6 @@ def test_a_run_killed_at_random_moments_ends_in_the_same_bytes(tmp_path: Path, c
 def test_what_is_observed_without_a_folder_is_what_a_folder_holds(tmp_path: Path) -> None:
     """The same draws give the same observations."""
     protocol, backend = PrefixPadding(**SMALL), planted(layout_sd=0.5)
-    run([Arm("model", backend, protocol)], tmp_path, seed=3)
+    run([Condition("model", backend, protocol)], tmp_path, seed=3)
     rng = np.random.default_rng([3, *protocol.name.encode()])
     assert list(observed("model", backend, protocol, rng)) == read_run(tmp_path).observations["model"]

@@ -98,7 +98,7 @@ def plant(curve: Floats, design: Design, rng: np.random.Generator) -> Table:
     margin_CLQ = logit(curve)[source_CLQ % len(curve)] + effects_CLQ + trend_CLQ
     margin_CLQ = margin_CLQ - logit(rng.random((c, layouts, q)))
     return Table(
-        arm="planted",
+        condition="planted",
         source_CLQ=source_CLQ,
         query_CLQ=np.full_like(source_CLQ, source_CLQ.max() + 10),
         asked_CQ=np.ones((c, q), dtype=bool),
@@ -106,11 +106,11 @@ def plant(curve: Floats, design: Design, rng: np.random.Generator) -> Table:
     )
 
 
-def observe(table: Table, arm: str = "planted") -> list[Observation]:
+def observe(table: Table, condition: str = "planted") -> list[Observation]:
     """The same run as observations, in the order of a run: layout by layout within each cluster."""
     return [
         Observation(
-            arm=arm,
+            condition=condition,
             trial=f"{c}-{layout}-{q}",
             cluster=f"c{c:04d}",
             block=f"c{c:04d}/k{q:03d}",

@@ -1,4 +1,4 @@
-"""All findings of one arm."""
+"""All findings of one condition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def found_in(observations, **settings):
     return findings, {(f.name, f.outcome): f for f in reversed(findings)}
 
 
-def test_a_sensitive_arm_is_described_in_full(rng):
+def test_a_sensitive_condition_is_described_in_full(rng):
     """Every finding is there once, within its interval, with period and size as planted."""
     curve = sine(8, 0.3)
     findings, found = found_in(observe(plant(curve, replace(CLUSTERED, questions=12), rng)))
@@ -61,7 +61,7 @@ def test_a_sensitive_arm_is_described_in_full(rng):
             assert f.low <= f.value <= f.high, f.name
 
 
-def test_a_flat_arm_says_what_it_would_have_seen(rng):
+def test_a_flat_condition_says_what_it_would_have_seen(rng):
     """No period, a phase SD whose interval holds 0, and the smallest effect in points."""
     observations = observe(plant(flat(8), CLUSTERED, rng))
     _, found = found_in(observations, stride=None, fold=8)

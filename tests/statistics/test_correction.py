@@ -29,14 +29,21 @@ def test_benjamini_hochberg_equals_statsmodels(p):
     assert benjamini_hochberg(p) == pytest.approx(multipletests(p, method="fdr_bh")[1])
 
 
-def finding(arm: str, name: str, p: float | None, outcome: str = "accuracy") -> Finding:
+def finding(condition: str, name: str, p: float | None, outcome: str = "accuracy") -> Finding:
     """A finding of no interest but its p."""
     return Finding(
-        arm=arm, name=name, value=None, p_value=p, method="", n_blocks=1, n_clusters=1, outcome=outcome
+        condition=condition,
+        name=name,
+        value=None,
+        p_value=p,
+        method="",
+        n_blocks=1,
+        n_clusters=1,
+        outcome=outcome,
     )
 
 
-def test_a_family_is_one_test_of_one_outcome_over_arms():
+def test_a_family_is_one_test_of_one_outcome_over_conditions():
     """Period and phase test are corrected apart, estimates not at all."""
     findings = [
         finding("a", "period", 0.01),
@@ -48,5 +55,5 @@ def test_a_family_is_one_test_of_one_outcome_over_arms():
     ]
     found = correct(findings, "holm")
     assert [f.detail.get("p_holm") for f in found] == [0.02, 0.04, 0.04, 0.03, None, None]
-    assert [f.detail.get("arms_compared") for f in found] == [2, 2, 1, 1, None, None]
+    assert [f.detail.get("conditions_compared") for f in found] == [2, 2, 1, 1, None, None]
     assert correct(findings, "bh")[0].detail["p_bh"] == 0.02

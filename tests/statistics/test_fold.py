@@ -65,7 +65,7 @@ def test_covariance_of_a_balanced_run_is_the_delete_one_cluster_jackknife(rng):
     for c in range(8):
         kept = np.arange(8) != c
         rest = Table(
-            arm="rest",
+            condition="rest",
             source_CLQ=table.source_CLQ[kept],
             query_CLQ=table.query_CLQ[kept],
             asked_CQ=table.asked_CQ[kept],

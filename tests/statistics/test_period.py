@@ -68,7 +68,7 @@ def test_candidates_need_two_turns_in_the_layouts(rng):
 
 
 def test_a_strong_effect_gets_the_smallest_p_that_the_draws_allow(rng):
-    """So that correcting over arms leaves it significant: 1/500 of 499 draws, whatever the candidates."""
+    """So that correcting over conditions leaves it significant: 1/500 of 499 draws, whatever the candidates."""
     found = search(sine(8, 0.4), CLUSTERED, rng)
     assert found.p_value == pytest.approx(1 / 500)
     assert found.candidate_p[8] == pytest.approx(1 / 500)

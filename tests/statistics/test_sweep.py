@@ -40,7 +40,7 @@ def plant(
                 )
                 observations.append(
                     Observation(
-                        arm="m",
+                        condition="m",
                         trial=f"{prompt}-{family}-{length}",
                         cluster=f"p{prompt}",
                         block=f"p{prompt}/{family}",

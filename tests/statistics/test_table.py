@@ -53,14 +53,14 @@ def test_an_outcome_that_some_trials_lack_is_left_out(table):
     assert tabulate(observations).outcomes.keys() == {"accuracy", "candidate_accuracy"}
 
 
-@pytest.mark.parametrize("pick", ["none", "two arms", "one layout"])
+@pytest.mark.parametrize("pick", ["none", "two conditions", "one layout"])
 def test_what_cannot_be_compared_is_refused_in_one_line(table, pick):
-    """No observations, several arms or a single layout name what is wrong."""
+    """No observations, several conditions or a single layout name what is wrong."""
     observations = {
         "none": [],
-        "two arms": observe(table) + observe(table, arm="other"),
+        "two conditions": observe(table) + observe(table, condition="other"),
         "one layout": [o for o in observe(table) if o.layout == 0],
     }[pick]
-    with pytest.raises(UsageError, match="arm") as error:
+    with pytest.raises(UsageError, match="condition") as error:
         tabulate(observations)
     assert "\n" not in str(error.value)

@@ -7,7 +7,7 @@ import pytest
 from phasescope.statistics.verdict import judge, number, plain, rows, state_of, verdict
 
 
-def test_a_period_and_an_interval_above_zero_make_an_arm_phase_sensitive(sensitive):
+def test_a_period_and_an_interval_above_zero_make_an_condition_phase_sensitive(sensitive):
     """Its sentence gives the period, whose stride it is, the phase SD with interval, and the honest gap."""
     said = judge(sensitive()).sentence.replace("\N{NO-BREAK SPACE}", " ")
     assert judge(sensitive()).state == "sensitive"
@@ -18,7 +18,7 @@ def test_a_period_and_an_interval_above_zero_make_an_arm_phase_sensitive(sensiti
     assert "89.0 points between its worst and best phase" in said
 
 
-def test_a_flat_arm_says_what_would_have_been_seen(flat):
+def test_a_flat_condition_says_what_would_have_been_seen(flat):
     """Flat is a finding with a size, not the absence of one."""
     assert judge(flat()).state == "flat"
     assert (
@@ -48,7 +48,7 @@ def test_answers_without_variation_claim_no_power(flat):
 
 
 @pytest.mark.parametrize(("mean", "said"), [(0.001, True), (0.5, False), (0.99, True)])
-def test_a_flat_arm_at_the_floor_or_the_ceiling_says_so(flat, mean, said):
+def test_a_flat_condition_at_the_floor_or_the_ceiling_says_so(flat, mean, said):
     """A model that recalls nothing is no even model."""
     found = [f.model_copy(update={"value": mean}) if f.name == "mean_accuracy" else f for f in flat()]
     assert ("little room to differ" in judge(found).sentence) == said
@@ -81,7 +81,7 @@ def test_without_an_interval_nothing_is_decided(sensitive):
 
 
 def test_a_period_that_falls_to_the_correction_does_not_count(sensitive):
-    """A p of 0.02 that becomes 0.12 over six arms names no period."""
+    """A p of 0.02 that becomes 0.12 over six conditions names no period."""
     corrected = [
         f.model_copy(update={"p_value": 0.02, "detail": {**f.detail, "p_holm": 0.12}}) if f.p_value else f
         for f in sensitive()
@@ -99,16 +99,16 @@ def test_a_period_other_than_the_stride_is_said(sensitive):
 def test_controls_come_first_and_a_flat_one_is_named(sensitive, flat, control):
     """Rows and sentence put the negative control where it is seen."""
     everything = [*sensitive(), *flat(), *control()]
-    assert [row.arm for row in rows(everything)] == ["full", "w8s8", "four-heads"]
+    assert [row.condition for row in rows(everything)] == ["full", "w8s8", "four-heads"]
     said = verdict(everything)
-    assert said.startswith("1 of 2 tested arms are phase-sensitive, most of all w8s8")
+    assert said.startswith("1 of 2 tested conditions are phase-sensitive, most of all w8s8")
     assert "four-heads is flat" in said
     assert "the control full is flat" in said
 
 
 def test_a_control_that_is_not_flat_spoils_the_verdict(sensitive):
-    """An effect in the control may explain every other arm, and the sentence says so."""
-    loud = [f.model_copy(update={"arm": "full", "expected": None}) for f in sensitive()]
+    """An effect in the control may explain every other condition, and the sentence says so."""
+    loud = [f.model_copy(update={"condition": "full", "expected": None}) for f in sensitive()]
     assert judge(loud).control
     assert "NOT flat" in judge(loud).sentence
     assert "may explain the rest" in verdict([*sensitive(), *loud])
@@ -125,7 +125,7 @@ def test_an_unknown_grid_is_no_control(flat):
     assert not judge(foreign).control
 
 
-def test_one_arm_without_control_says_that_there_was_none(sensitive):
+def test_one_condition_without_control_says_that_there_was_none(sensitive):
     """The missing control stands in the headline."""
     assert verdict(sensitive()).endswith(
         "there was no control, so an effect of position or engine is not ruled out."
@@ -135,7 +135,7 @@ def test_one_arm_without_control_says_that_there_was_none(sensitive):
 @pytest.mark.parametrize(
     ("given", "expected"), [([], "Nothing was measured."), (["control"], "Control full is flat")]
 )
-def test_reports_without_tested_arms_have_a_verdict(given, expected, control):
+def test_reports_without_tested_conditions_have_a_verdict(given, expected, control):
     """Nothing and a lone control are told as what they are."""
     assert verdict(control() if given else []).startswith(expected)
 

@@ -66,7 +66,7 @@ class ForgetsTail(ScalarGate):
 
     def entries(self, key_BHTD, value_BHTD, state_BHTG):
         e = super().entries(key_BHTD, value_BHTD, state_BHTG)
-        return Entries(e.key_BHND, e.value_BHND, e.position_BHN, e.closes_BHN, e.covered_BHT - 1)
+        return Entries(e.key_BHND, e.value_BHND, e.position_BHN, e.last_token_BHN, e.visible_from_BHT - 1)
 
 
 class CountsWindows(ScalarGate):
@@ -75,7 +75,7 @@ class CountsWindows(ScalarGate):
     def entries(self, key_BHTD, value_BHTD, state_BHTG):
         e = super().entries(key_BHTD, value_BHTD, state_BHTG)
         index = torch.arange(1, e.key_BHND.shape[2] + 1, dtype=e.key_BHND.dtype)[:, None]
-        return Entries(e.key_BHND * index, e.value_BHND, e.position_BHN, e.closes_BHN, e.covered_BHT)
+        return Entries(e.key_BHND * index, e.value_BHND, e.position_BHN, e.last_token_BHN, e.visible_from_BHT)
 
 
 SCALED = "entries are scaled by their index"

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from benchmarks.planted_faults import KINDS, LocalSubject, named
+from benchmarks.planted_faults import KINDS, LocalEngine, named
 
 from phasescope import UsageError
 from phasescope.check import check
@@ -43,7 +43,7 @@ def test_models_without_overlap_cannot_forget_it() -> None:
 
 def test_a_lost_lane_hurts_prefill_and_spares_decoding() -> None:
     """And is gone when it is repaired."""
-    subject = LocalSubject(build("qwen3"), name="m")
+    subject = LocalEngine(build("qwen3"), name="m")
     prompt = subject.ids[:21]
     clean = subject.whole(prompt, 2)
     repair = lose_lane(subject.model, stride=4, residue=3)

@@ -34,13 +34,15 @@ def test_a_protocol_asks_for_as_many_records_as_the_least_trained_model_knows(tm
     measure([name], ["prefix"], tmp_path / "cards", seed=0, contexts=1)
     measure([name], ["prefix"], tmp_path / "own", seed=0, contexts=1, pairs=5)
     pairs = [
-        json.loads((tmp_path / run / "run.json").read_text())["arms"][0]["protocol"]["settings"]["pairs"]
+        json.loads((tmp_path / run / "run.json").read_text())["conditions"][0]["protocol"]["settings"][
+            "pairs"
+        ]
         for run in ("cards", "own")
     ]
     assert pairs == [zoo.card(name)["pairs"], 5]
 
 
-def test_arms_of_one_protocol_see_the_same_trials(tmp_path):
+def test_conditions_of_one_protocol_see_the_same_trials(tmp_path):
     """Models are compared on the very same prompts, trial by trial."""
     one, two = zoo.names(demo=True)[:2]
     measure([one, two], ["prefix", "in_sequence"], tmp_path, seed=3, contexts=2, pairs=6)
@@ -73,17 +75,17 @@ SMALL = {"seed": 0, "contexts": 2, "questions": 2}
 def test_needles_are_asked_with_the_models_own_tokenizer(tmp_path, dense):
     """A protocol of text needs no vocabulary; prompts and pairs fit the model unless told otherwise."""
     measure([str(dense)], ["needle"], tmp_path / "run", **SMALL)
-    (arm,) = json.loads((tmp_path / "run" / "run.json").read_text())["arms"]
-    settings = arm["protocol"]["settings"]
+    (condition,) = json.loads((tmp_path / "run" / "run.json").read_text())["conditions"]
+    settings = condition["protocol"]["settings"]
     assert (settings["prompt_tokens"], settings["pairs"]) == (480, 60)
     assert settings["tokenizer"]["name"] == "dense"
     observations = read_run(tmp_path / "run").observations["dense"]
-    assert len(observations) == arm["protocol"]["plan"]["trials"] == 2 * 8 * 2
+    assert len(observations) == condition["protocol"]["plan"]["trials"] == 2 * 8 * 2
     assert all(o.text is not None and o.logprob is not None for o in observations)
     spent = [
         json.loads(line)["tokens"] for line in (tmp_path / "run" / "timings.jsonl").read_text().splitlines()
     ]
-    assert sum(spent) == arm["protocol"]["plan"]["prefix_tokens"]
+    assert sum(spent) == condition["protocol"]["plan"]["prefix_tokens"]
 
 
 def test_each_protocol_takes_the_settings_that_it_has(tmp_path, dense):
@@ -95,7 +97,9 @@ def test_each_protocol_takes_the_settings_that_it_has(tmp_path, dense):
     with pytest.raises(UsageError, match="residues is no setting of needle"):
         measure([str(dense)], ["needle"], tmp_path / "no", **SMALL, residues=24)
     measure([str(dense)], ["needle"], tmp_path / "chat", **SMALL, prompt_tokens=300, pairs=9, chat=True)
-    settings = json.loads((tmp_path / "chat" / "run.json").read_text())["arms"][0]["protocol"]["settings"]
+    settings = json.loads((tmp_path / "chat" / "run.json").read_text())["conditions"][0]["protocol"][
+        "settings"
+    ]
     assert (settings["chat"], settings["pairs"], settings["prompt_tokens"]) == (True, 9, 300)
 
 
@@ -118,7 +122,9 @@ def test_a_tokenizer_can_be_given_from_elsewhere(tmp_path, dense):
     other.mkdir()
     (dense / "tokenizer.json").rename(other / "tokenizer.json")
     measure([str(dense)], ["needle"], tmp_path / "run", **SMALL, tokenizer=other)
-    settings = json.loads((tmp_path / "run" / "run.json").read_text())["arms"][0]["protocol"]["settings"]
+    settings = json.loads((tmp_path / "run" / "run.json").read_text())["conditions"][0]["protocol"][
+        "settings"
+    ]
     assert settings["tokenizer"]["name"] == "other"
 
 

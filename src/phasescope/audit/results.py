@@ -117,7 +117,7 @@ def _table(position_N: Ints, score_N: Floats) -> Table:
     """All samples as the layouts of one question: permuting layouts then permutes samples."""
     position_CLQ = position_N.reshape(1, -1, 1)
     return Table(
-        arm="results",
+        condition="results",
         source_CLQ=position_CLQ,
         query_CLQ=position_CLQ,
         asked_CQ=np.ones((1, 1), dtype=np.bool_),

@@ -2,9 +2,9 @@
 
 from .cases import Plan as Plan
 from .invariances import INVARIANCES as INVARIANCES
+from .subject import EngineUnderTest as EngineUnderTest
 from .subject import NotOfferedError as NotOfferedError
 from .subject import Reading as Reading
-from .subject import Subject as Subject
 from .suite import check as check
 from .verdict import Effect as Effect
 from .verdict import Row as Row

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .subject import Ids, Reading, Subject
+from .subject import EngineUnderTest, Ids, Reading
 
 KEPT = 3
 """Prompts of which every token's row is kept: a sweep asks three again and again, and a whole vocabulary is large."""
 
 
 @dataclass
-class Asker:
+class CachedReader:
     """Remembers for as long as one rule for ties holds.
 
     Attributes:
@@ -21,7 +21,7 @@ class Asker:
         fixed: further tokens to put behind prompts.
     """
 
-    subject: Subject
+    subject: EngineUnderTest
     new: int
     fixed: Ids
     known: dict[tuple[Ids, int], Reading] = field(default_factory=dict)

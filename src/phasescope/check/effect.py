@@ -20,30 +20,30 @@ FOLD = 24  # of a model without a grid
 
 
 def read_effect(
-    folder: Path, *, arm: str | None = None, digest: str | None = None, seed: int = 0, draws: int = 2000
+    folder: Path, *, condition: str | None = None, digest: str | None = None, seed: int = 0, draws: int = 2000
 ) -> Effect:
-    """The phase effect of one arm of a run.
+    """The phase effect of one condition of a run.
 
-    An arm is sensitive when a period stands and the interval of the phase SD excludes 0, flat when neither
+    A condition is sensitive when a period stands and the interval of the phase SD excludes 0, flat when neither
     does and the test at its stride is silent too, else undecided: as `phasescope report` judges.
 
     Args:
         folder: a run folder.
-        arm: which arm; by default the only one of the model with this digest.
+        condition: which condition; by default the only one of the model with this digest.
         digest: of the weights of the model that is checked; null where it is not known.
         seed: of permutations and halvings.
         draws: permutations per test.
 
     Raises:
-        UsageError: if the run has no such arm, several that fit, or measured other weights.
+        UsageError: if the run has no such condition, several that fit, or measured other weights.
         BrokenRecordError: if a file of the run is damaged.
     """
     run = read_run(folder)
-    arms = {described["name"]: described for described in run.description["arms"]}
-    chosen = _chosen(folder, arms, arm, digest)
-    observations, described = run.observations[chosen], arms[chosen]
+    conditions = {described["name"]: described for described in run.description["conditions"]}
+    chosen = _chosen(folder, conditions, condition, digest)
+    observations, described = run.observations[chosen], conditions[chosen]
     if not observations:
-        raise UsageError(f"{folder} has no observation of arm {chosen!r}; finish the run first")
+        raise UsageError(f"{folder} has no observation of condition {chosen!r}; finish the run first")
     strides = [int(grid["stride"]) for grid in described["backend"].get("grids") or ()]
     together = math.lcm(*strides) if strides else 1
     stride = together if together > 1 else None
@@ -59,22 +59,24 @@ def read_effect(
     return _judged(folder.resolve().name, chosen, coordinate, findings)
 
 
-def _chosen(folder: Path, arms: dict[str, Any], arm: str | None, digest: str | None) -> str:
-    if arm is not None:
-        if arm not in arms:
-            raise UsageError(f"{folder} has no arm {arm!r}; it has {', '.join(arms)}")
-        fitting = [arm]
+def _chosen(folder: Path, conditions: dict[str, Any], condition: str | None, digest: str | None) -> str:
+    if condition is not None:
+        if condition not in conditions:
+            raise UsageError(f"{folder} has no condition {condition!r}; it has {', '.join(conditions)}")
+        fitting = [condition]
     else:
-        fitting = [name for name, one in arms.items() if digest in (None, one["backend"].get("digest"))]
-    there = arms[fitting[0]]["backend"].get("digest") if fitting else None
+        fitting = [name for name, one in conditions.items() if digest in (None, one["backend"].get("digest"))]
+    there = conditions[fitting[0]]["backend"].get("digest") if fitting else None
     if not fitting or (digest is not None and there is not None and there != digest):
         raise UsageError(f"{folder} measured other weights than are checked; measure this model first")
     if len(fitting) > 1:
-        raise UsageError(f"{folder} has several arms that fit: {', '.join(fitting)}; name one with --arm")
+        raise UsageError(
+            f"{folder} has several conditions that fit: {', '.join(fitting)}; name one with --condition"
+        )
     return fitting[0]
 
 
-def _judged(run: str, arm: str, coordinate: str, findings: Sequence[Finding]) -> Effect:
+def _judged(run: str, condition: str, coordinate: str, findings: Sequence[Finding]) -> Effect:
     named = {finding.name: finding for finding in findings if finding.outcome == "accuracy"}
     period, spread, test = (named.get(name) for name in ("period", "phase_sd", "phase_test"))
     stands = (
@@ -95,13 +97,18 @@ def _judged(run: str, arm: str, coordinate: str, findings: Sequence[Finding]) ->
         every = int(period.value)
         sentence = f"recall depends on {position} modulo {every}{size}"
         return Effect(
-            run=run, arm=arm, state="sensitive", period=every, coordinate=coordinate, sentence=sentence
+            run=run,
+            condition=condition,
+            state="sensitive",
+            period=every,
+            coordinate=coordinate,
+            sentence=sentence,
         )
     flat = not stands and not wide and silent and known
     words = "recall does not depend on" if flat else "it is undecided whether recall depends on"
     return Effect(
         run=run,
-        arm=arm,
+        condition=condition,
         state="flat" if flat else "undecided",
         period=None,
         coordinate=coordinate,

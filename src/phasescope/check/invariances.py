@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from .asker import Asker
+from .asker import CachedReader
 from .cases import SWEPT, Case, Plan
 from .subject import NotOfferedError, Reading, gap
 
@@ -21,7 +21,7 @@ MOST_STEPS = 300
 LEAD = 8  # fewest tokens that token-by-token reading begins with
 
 
-Read = Callable[[Asker, Case], Reading]
+Read = Callable[[CachedReader, Case], Reading]
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class Invariance:
     loose: bool = False
 
 
-def read_again(ask: Asker, case: Case) -> Reading:
+def read_again(ask: CachedReader, case: Case) -> Reading:
     """The same call a second time."""
     return ask.subject.whole(case.prompt, ask.new)
 
 
-def read_inside(ask: Asker, case: Case) -> Reading:
+def read_inside(ask: CachedReader, case: Case) -> Reading:
     """What follows the prompt where more tokens stand behind it.
 
     Three lengths of what stands behind are tried, and the middle reading by its distance from the reference
@@ -71,31 +71,31 @@ def read_inside(ask: Asker, case: Case) -> Reading:
     return sorted(found, key=lambda reading: gap(reference, reading))[1]
 
 
-def read_parts(ask: Asker, case: Case) -> Reading:
+def read_parts(ask: CachedReader, case: Case) -> Reading:
     """Two pieces."""
     assert case.cut is not None
     return ask.subject.in_parts(case.prompt, (case.cut,), ask.new)
 
 
-def read_chunks(ask: Asker, case: Case) -> Reading:
+def read_chunks(ask: CachedReader, case: Case) -> Reading:
     """Pieces of one size."""
     assert case.cut is not None
     return ask.subject.in_parts(case.prompt, range(case.cut, len(case.prompt), case.cut), ask.new)
 
 
-def read_steps(ask: Asker, case: Case) -> Reading:
+def read_steps(ask: CachedReader, case: Case) -> Reading:
     """One piece, then token by token."""
     assert case.cut is not None
     return ask.subject.token_by_token(case.prompt, case.cut, ask.new)
 
 
-def read_decoded(ask: Asker, case: Case) -> Reading:
+def read_decoded(ask: CachedReader, case: Case) -> Reading:
     """The greedy continuation behind its first token."""
     said = ask.whole(case.prompt, DECODED)
     return Reading(said.rows[1:], said.tokens[1:])
 
 
-def reread(ask: Asker, case: Case) -> Reading:
+def reread(ask: CachedReader, case: Case) -> Reading:
     """Each token of the greedy continuation from a prefill of all before it."""
     said = ask.whole(case.prompt, DECODED).tokens
     ids = tuple(token for token in said if isinstance(token, int))
@@ -105,36 +105,36 @@ def reread(ask: Asker, case: Case) -> Reading:
     return Reading(tuple(one.rows[0] for one in again), tuple(one.tokens[0] for one in again))
 
 
-def read_batch(ask: Asker, case: Case) -> Reading:
+def read_batch(ask: CachedReader, case: Case) -> Reading:
     """Beside another prompt, which is longer by the left pads."""
     return ask.subject.in_batch([case.prompt, case.other], ask.new)[0]
 
 
-def read_warm(ask: Asker, case: Case) -> Reading:
+def read_warm(ask: CachedReader, case: Case) -> Reading:
     """After another prompt that begins alike."""
     assert case.cut is not None
     return ask.subject.warm(case.prompt, case.cut, case.other, ask.new)
 
 
-def read_restored(ask: Asker, case: Case) -> Reading:
+def read_restored(ask: CachedReader, case: Case) -> Reading:
     """Saved at the cut, and restored."""
     assert case.cut is not None
     return ask.subject.restored(case.prompt, case.cut, case.other, ask.new)
 
 
-def read_cropped(ask: Asker, case: Case) -> Reading:
+def read_cropped(ask: CachedReader, case: Case) -> Reading:
     """A rejected draft at the cut."""
     assert case.cut is not None
     return ask.subject.cropped(case.prompt, case.cut, case.other, ask.new)
 
 
-def read_reordered(ask: Asker, case: Case) -> Reading:
+def read_reordered(ask: CachedReader, case: Case) -> Reading:
     """Three beams from the cut on."""
     assert case.cut is not None
     return ask.subject.reordered(case.prompt, case.cut, case.other, ask.new)
 
 
-def read_speculative(ask: Asker, case: Case) -> Reading:
+def read_speculative(ask: CachedReader, case: Case) -> Reading:
     """Continued with drafts."""
     return ask.subject.speculative(case.prompt, DRAFTED * ask.new)
 

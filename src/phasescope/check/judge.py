@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 
 from ..errors import UsageError
-from .asker import Asker
+from .asker import CachedReader
 from .cases import Case, Plan, spread
 from .invariances import INVARIANCES, Invariance
-from .subject import Ids, NotOfferedError, Subject, gap
+from .subject import EngineUnderTest, Ids, NotOfferedError, gap
 
 EPS_MARGIN = 32  # times the rounding of one number
 REPEAT_MARGIN = 4  # times the largest difference between two equal calls
@@ -37,7 +37,7 @@ class Judged:
     raised: str = ""
 
 
-class Judge:
+class Comparator:
     """Compares readings of one subject.
 
     Args:
@@ -53,12 +53,12 @@ class Judge:
         sees_scores: whether the subject shows the scores that its model chooses by.
     """
 
-    def __init__(self, subject: Subject, plan: Plan, new: int) -> None:
+    def __init__(self, subject: EngineUnderTest, plan: Plan, new: int) -> None:
         self.subject, self.plan = subject, plan
         self.new = new
         fixed = plan.tokens(TAIL)
-        self.plain = Asker(subject, new, fixed)
-        self.settled = Asker(subject, new, fixed)
+        self.plain = CachedReader(subject, new, fixed)
+        self.settled = CachedReader(subject, new, fixed)
         self.floor = 0.0
         self.rounding: float | None = None
         self.tolerance = EPS_MARGIN * subject.eps
@@ -96,11 +96,11 @@ class Judge:
         """Whether equal calls differ by so much that faults may hide."""
         return self.floor > max(EPS_MARGIN * self.subject.eps, LOUD)
 
-    def mode(self, ask: Asker) -> AbstractContextManager[None]:
+    def mode(self, ask: CachedReader) -> AbstractContextManager[None]:
         """Within it, the subject chooses among equal scores as this asker's readings have it."""
         return self.subject.settled() if ask is self.settled else nullcontext()
 
-    def compared(self, invariance: Invariance, case: Case, ask: Asker) -> Judged:
+    def compared(self, invariance: Invariance, case: Case, ask: CachedReader) -> Judged:
         """Read a case both ways."""
         if invariance.reference is None:
             reference = ask.whole(case.prompt, invariance.new(self.new))
@@ -118,14 +118,14 @@ class Judge:
         cases = spread([one.case for one in failing], JUDGED)
         return [one for one in failing if one.case in cases][:JUDGED]
 
-    def fails(self, invariance: Invariance, case: Case, ask: Asker) -> bool:
+    def fails(self, invariance: Invariance, case: Case, ask: CachedReader) -> bool:
         """Whether a case fails by itself."""
         failed = self.compared(invariance, case, ask).gap > self.tolerance
         return failed and not self.inherits(invariance, case, ask)
 
-    def stands(self, invariance: Invariance, case: Case, ask: Asker) -> Meaning:
+    def stands(self, invariance: Invariance, case: Case, ask: CachedReader) -> Meaning:
         """Whether a failure stands: again, beyond what flipped choices explain, and not through a simpler one."""
-        first = self.compared(invariance, case, Asker(self.subject, self.new, ask.fixed))
+        first = self.compared(invariance, case, CachedReader(self.subject, self.new, ask.fixed))
         if first.gap <= self.tolerance:
             return "unstable"
         if self.inherits(invariance, case, ask):
@@ -136,7 +136,7 @@ class Judge:
             noise = 0.0
         return "ties" if first.gap <= FLIP_MARGIN * noise else "stands"
 
-    def inherits(self, invariance: Invariance, case: Case, ask: Asker) -> bool:
+    def inherits(self, invariance: Invariance, case: Case, ask: CachedReader) -> bool:
         """Whether a simpler way of reading fails alike, so that this one adds no fault.
 
         Every way begins with a prefill: of the prompt, as the reference is, or of what stands before the cut.
@@ -159,7 +159,7 @@ class Judge:
             return False
         return gap(base, reading) <= self.tolerance
 
-    def confirmed(self, invariance: Invariance, own: list[Case], ask: Asker) -> bool:
+    def confirmed(self, invariance: Invariance, own: list[Case], ask: CachedReader) -> bool:
         """Whether most fresh prompts of the same shape fail too."""
         failed = 0
         for index in range(CONFIRMED):
@@ -177,6 +177,6 @@ class Judge:
                 self.compared(invariance, one.case, self.settled)
         return self.subject.equal_scores > before
 
-    def _noise(self, prompt: Ids, ask: Asker, draws: int) -> list[float]:
+    def _noise(self, prompt: Ids, ask: CachedReader, draws: int) -> list[float]:
         reference = ask.whole(prompt, self.new)
         return [gap(reference, self.subject.noisy(prompt, self.new, self.plan.rng)) for _ in range(draws)]

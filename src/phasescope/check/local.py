@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
-from .subject import Ids, NotOfferedError, Reading, Row, Subject
+from .subject import EngineUnderTest, Ids, NotOfferedError, Reading, Row
 from .ties import EqualScores, rounding_errors
 
 BREAKS = (RuntimeError, IndexError, ValueError, AttributeError, TypeError, KeyError, AssertionError)
@@ -53,7 +53,7 @@ def _failing(read: Callable[..., Reading]) -> Callable[..., Reading]:
     return guarded
 
 
-class LocalSubject(Subject):
+class LocalEngine(EngineUnderTest):
     """A model of `transformers` and its cache, through the operations that its users and `generate` call.
 
     The prompt in one piece is one forward on a fresh cache. Everything else is composed of `read`, `save`,

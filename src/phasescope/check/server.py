@@ -17,7 +17,7 @@ import stamina
 
 from ..backends.openai.client import key_from, server_root
 from ..errors import UsageError
-from .subject import Ids, NotOfferedError, Reading, Subject
+from .subject import EngineUnderTest, Ids, NotOfferedError, Reading
 
 IDS = tuple(range(40, 104))  # single bytes and short pieces in every byte-level vocabulary
 TOP = 20
@@ -65,7 +65,7 @@ class Transport(Protocol):
         ...
 
 
-class ServerSubject(Subject):
+class ServerSubject(EngineUnderTest):
     """An engine behind requests.
 
     Args:

@@ -20,7 +20,7 @@ def check_server(
     *,
     strides: Sequence[int],
     run: Path | None,
-    arm: str | None,
+    condition: str | None,
     report: Report,
     model: str | None = None,
     tokenizer: Path | None = None,
@@ -35,7 +35,7 @@ def check_server(
         url: its address.
         strides: of the model's grids, which a server does not tell; pages of 16 and 64 are always asked.
         run: of `measure` with the same server.
-        arm: which arm of the run.
+        condition: which condition of the run.
         report: told how far the check is.
         model: which of its models.
         tokenizer: to draw prompts from its whole vocabulary.
@@ -51,7 +51,7 @@ def check_server(
         raise UsageError(f"{url!r} is no address of a server; give http://HOST:PORT")
     if dtype not in ("auto", *ROUNDING):
         raise UsageError(f"unknown dtype {dtype!r}; known: {', '.join(ROUNDING)}")
-    effect = None if run is None else read_effect(run, arm=arm)
+    effect = None if run is None else read_effect(run, condition=condition)
     ids = IDS
     if tokenizer is not None:
         loaded = Tokenizer.load(tokenizer)

@@ -47,7 +47,7 @@ class Reading:
     failed: str = ""
 
 
-class Subject(ABC):
+class EngineUnderTest(ABC):
     """An engine under check. Ways of reading that it does not offer raise `NotOfferedError`.
 
     Every way is given the whole prompt and returns the reading of its greedy continuation by `new` tokens.

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..errors import UsageError
-from .asker import Asker
+from .asker import CachedReader
 from .cases import Case, Plan
 from .fold import Pattern, fold
 from .invariances import INVARIANCES, Invariance
-from .judge import TAIL, Judge, Judged
+from .judge import TAIL, Comparator, Judged
 from .shrink import shrunk
-from .subject import NotOfferedError, Subject
+from .subject import EngineUnderTest, NotOfferedError
 from .verdict import Effect, Reproduction, Row, State, Verdict, decide
 
 Report = Callable[[str, int, int], None]
@@ -36,7 +36,7 @@ BLIND = (
 class _Suite:
     """One check of one subject."""
 
-    def __init__(self, judge: Judge) -> None:
+    def __init__(self, judge: Comparator) -> None:
         self.judge, self.plan = judge, judge.plan
 
     def row(self, name: str, rows: dict[str, Row]) -> Row:
@@ -108,7 +108,7 @@ class _Suite:
             return self._fault_row(name, judged + more, own, ask, rows)
 
     def _fault_row(
-        self, name: str, judged: list[Judged], own: list[Case], ask: Asker, rows: dict[str, Row]
+        self, name: str, judged: list[Judged], own: list[Case], ask: CachedReader, rows: dict[str, Row]
     ) -> Row:
         facts = [(one.case.coordinates(), one.gap > self.judge.tolerance) for one in judged]
         pattern = fold(facts, self.plan.strides)
@@ -140,7 +140,7 @@ class _Suite:
             return True
         return pattern is not None and math.comb(pattern.failed + pattern.passed, pattern.failed) >= UNLIKELY
 
-    def _shrunk(self, invariance: Invariance, case: Case, ask: Asker, stride: int | None) -> Case:
+    def _shrunk(self, invariance: Invariance, case: Case, ask: CachedReader, stride: int | None) -> Case:
         """The case with as few tokens as still fail."""
         least = shrunk(case, stride, lambda smaller: self.judge.fails(invariance, smaller, ask))
         return least if self.judge.stands(invariance, least, ask) == "stands" else case
@@ -172,7 +172,7 @@ class _Suite:
 
 
 def check(
-    subject: Subject,
+    subject: EngineUnderTest,
     *,
     strides: Sequence[int],
     seed: int = 0,
@@ -210,7 +210,7 @@ def check(
             f"new {new}, sizes {sizes}, sweep {sweep}: give 1 to {MOST_NEW}, at least 1 and at least 0"
         )
     plan = Plan(tuple(sorted(set(strides))), top, subject.ids, rng, sweep=sweep, sizes=sizes)
-    judge = Judge(subject, plan, new)
+    judge = Comparator(subject, plan, new)
     suite = _Suite(judge)
     names = _named(features)
     report("floor", 0, len(names))

@@ -71,7 +71,7 @@ class Effect(Record):
     """Whether what the model recalls depends on a residue, as a run of `measure` says.
 
     Attributes:
-        run, arm: where it was measured.
+        run, condition: where it was measured.
         state: whether there is an effect.
         period: in tokens, where one was found.
         coordinate: which position was moved: the source's or the query's.
@@ -79,7 +79,7 @@ class Effect(Record):
     """
 
     run: str
-    arm: str
+    condition: str
     state: Literal["sensitive", "flat", "undecided"]
     period: int | None
     coordinate: str

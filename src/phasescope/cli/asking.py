@@ -13,10 +13,10 @@ import typer
 
 from ..errors import UsageError
 from ..running import Engine
-from ..running.runner import Arm, run
+from ..running.runner import Condition, run
 from .engine import EngineOption, WorkersOption, engine_of
 from .extras import need_models
-from .options import grouped
+from .options import options_from
 from .plan import (
     AccuracyOption,
     CalibrateOption,
@@ -204,8 +204,8 @@ class Asking:
         """The engine that these options name."""
         return engine_of(self.engine, self.workers)
 
-    def go(self, arms: Sequence[Arm], out: Path | None, seed: int) -> bool:
-        """Run the arms, or show what they would cost.
+    def go(self, conditions: Sequence[Condition], out: Path | None, seed: int) -> bool:
+        """Run the conditions, or show what they would cost.
 
         Returns:
             whether they were run.
@@ -215,7 +215,7 @@ class Asking:
         """
         if self.plan:
             show_plan(
-                arms,
+                conditions,
                 seed,
                 accuracy=self.accuracy,
                 effect=self.effect,
@@ -231,7 +231,7 @@ class Asking:
         with bar() as progress:
             task = progress.add_task("trials", total=None, note="")
             run(
-                arms,
+                conditions,
                 out,
                 seed,
                 lambda done, total: progress.update(task, completed=done, total=total),
@@ -240,5 +240,5 @@ class Asking:
         return True
 
 
-with_asking = grouped(asking=Asking)
+with_asking = options_from(asking=Asking)
 """Give a command the options of `Asking` after its own, and hand them over as its argument `asking`."""

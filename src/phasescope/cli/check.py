@@ -27,7 +27,7 @@ def check(
     run: Annotated[
         Path | None, typer.Option(help="A run of `measure` with this engine: is there an effect at all?")
     ] = None,
-    arm: Annotated[str | None, typer.Option(help="Which arm of that run.")] = None,
+    condition: Annotated[str | None, typer.Option(help="Which condition of that run.")] = None,
     feature: Annotated[
         list[str] | None, typer.Option(help=f"Check only this; repeat it: {', '.join(INVARIANCES)}.")
     ] = None,
@@ -54,15 +54,15 @@ def check(
 ) -> None:
     """Feed the same tokens in every way that the engine offers; exit with 1 if an answer depends on it."""
     server = "://" in model
-    if arm is not None and run is None:
-        raise UsageError("--arm names an arm of a run; give the run with --run")
+    if condition is not None and run is None:
+        raise UsageError("--condition names a condition of a run; give the run with --run")
     for option, given in (("--served", served), ("--tokenizer", tokenizer)):
         if given is not None and not server:
             raise UsageError(f"{option} is for a server, and {model!r} is none; give its http address")
     settings = {
         "strides": stride or [],
         "run": run,
-        "arm": arm,
+        "condition": condition,
         "features": feature,
         "longest": longest,
         "sizes": cases,

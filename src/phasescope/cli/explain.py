@@ -14,8 +14,8 @@ from .progress import bar
 
 def explain(
     run: Annotated[Path, typer.Argument(help="Run folder that `measure` wrote.")],
-    arm: Annotated[
-        str | None, typer.Option(help="An arm of the run; by default the only one with a grid.")
+    condition: Annotated[
+        str | None, typer.Option(help="A condition of the run; by default the only one with a grid.")
     ] = None,
     blocks: Annotated[
         int | None,
@@ -61,7 +61,7 @@ def explain(
     need_models(threads)
     explanation = need("phasescope.explain.explanation")
     settings = explanation.Settings(
-        arm=arm,
+        condition=condition,
         model=model,
         blocks=blocks,
         mode=mode,
@@ -76,7 +76,7 @@ def explain(
         trust_remote_code=trust_remote_code,
     )
     prepared = explanation.Explanation(run, settings, out)
-    print(f"{prepared.arm}: {prepared.cost().words()}")
+    print(f"{prepared.condition}: {prepared.cost().words()}")
     with bar() as progress:
         task = progress.add_task("trials", total=None, note="")
         path = prepared.run(lambda done, total: progress.update(task, completed=done, total=total))

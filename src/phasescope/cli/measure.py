@@ -45,7 +45,7 @@ def measure(
 ) -> None:
     """Ask every model every question at every residue, and log the answers in a run folder."""
     answerers = asking.answerers([*(models or []), *(model or [])])
-    arms = asking.experiments().arms_of(
+    conditions = asking.experiments().conditions_of(
         answerers,
         protocol or ["prefix"],
         pairs=pairs,
@@ -57,5 +57,5 @@ def measure(
         value_words=value_words,
         chat=chat or None,
     )
-    if asking.go(arms, out, seed):
+    if asking.go(conditions, out, seed):
         print(f"wrote {out}; next: phasescope report {out}")

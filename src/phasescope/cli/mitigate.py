@@ -13,8 +13,8 @@ from .progress import bar
 
 def mitigate(
     run: Annotated[Path, typer.Argument(help="A run folder that `report` has read; its profile is used.")],
-    arm: Annotated[
-        str | None, typer.Option(help="Whose profile; needed where several arms are phase-sensitive.")
+    condition: Annotated[
+        str | None, typer.Option(help="Whose profile; needed where several conditions are phase-sensitive.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the trial; RUN/mitigate by default.")] = None,
     model: Annotated[str | None, typer.Option(help="The checkpoint; by default what the run names.")] = None,
@@ -45,7 +45,7 @@ def mitigate(
         task = progress.add_task("trials", total=None, note="")
         lines = experiments.mitigate(
             run,
-            arm=arm,
+            condition=condition,
             out=out,
             model=model,
             shifts=tuple(shift) if shift else None,

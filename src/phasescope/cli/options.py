@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import typer
 
 
-def grouped(**groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def options_from(**groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the fields of dataclasses as options after its own, and hand it one object of each.
 
     Typer reads a command's signature, so the command gets one with all options.
@@ -59,6 +59,6 @@ def said(context: typer.Context, group: object) -> dict[str, Any]:
     """The fields of a group that the command line names, with their values."""
     return {
         field.name: value.value if isinstance(value := getattr(group, field.name), Enum) else value
-        for field in fields(group)  # type: ignore[arg-type]  # a dataclass, as `grouped` made it
+        for field in fields(group)  # type: ignore[arg-type]  # a dataclass, as `options_from` made it
         if getattr(context.get_parameter_source(field.name), "name", "") == "COMMANDLINE"
     }

@@ -18,7 +18,7 @@ from ..text.padding import FAMILIES
 from ..text.tokens import Tokenizer
 
 ProfileOption = Annotated[Path, typer.Option(help="profile.json, or the run folder where `report` wrote it.")]
-ArmOption = Annotated[str | None, typer.Option(help="Whose profile, where the file has several.")]
+ConditionOption = Annotated[str | None, typer.Option(help="Whose profile, where the file has several.")]
 TokenizerOption = Annotated[Path, typer.Option(help="The model's folder, or its tokenizer.json.")]
 ChatOption = Annotated[bool, typer.Option(help="The prompt is a user message in the model's chat template.")]
 
@@ -28,7 +28,7 @@ def pack(
     profile: ProfileOption,
     tokenizer: TokenizerOption,
     out: Annotated[Path, typer.Option(help="The same lines, with neutral tokens in front of their texts.")],
-    arm: ArmOption = None,
+    condition: ConditionOption = None,
     text: Annotated[str, typer.Option(help="The field that holds a record's text.")] = "text",
     key: Annotated[
         str, typer.Option(help="The field that holds what will be asked for: part of the text.")
@@ -47,7 +47,7 @@ def pack(
     prompt: Annotated[Path | None, typer.Option(help="Also write the whole padded message here.")] = None,
 ) -> None:
     """Put the fewest neutral tokens between records so that what will be asked for stands on strong phases."""
-    chosen = read_profile(profile, arm)
+    chosen = read_profile(profile, condition)
     layout = Layout(text, key, before, after, separator.replace("\\n", "\n"), chat)
     done = pack_file(
         records,
@@ -72,19 +72,19 @@ def warn(
     ],
     profile: ProfileOption,
     tokenizer: TokenizerOption,
-    arm: ArmOption = None,
+    condition: ConditionOption = None,
     chat: ChatOption = False,
 ) -> None:
     """Say which marked facts of a prompt stand on weak phases, and how many pads would move them."""
-    chosen, loaded = read_profile(profile, arm), Tokenizer.load(tokenizer)
+    chosen, loaded = read_profile(profile, condition), Tokenizer.load(tokenizer)
     facts = warned(read_prompt(prompt, loaded, chat=chat), mark, chosen, loaded)
     Console(highlight=False, markup=False, soft_wrap=True).print(_table(facts))
     weak = [fact for fact in facts if not fact.strong]
     if not chosen.sensitive:
-        print(f"{chosen.arm} shows no phase effect: no phase is weaker than another")
+        print(f"{chosen.condition} shows no phase effect: no phase is weaker than another")
     else:
         print(
-            f"{len(weak)} of {len(facts)} facts on weak phases (stride {chosen.stride}, profile of {chosen.arm})"
+            f"{len(weak)} of {len(facts)} facts on weak phases (stride {chosen.stride}, profile of {chosen.condition})"
         )
 
 

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ..files import dump_json, write_atomic
-from ..plan import ArmPlan, Prices, RunPlan, plan_run
-from ..running.runner import Arm
+from ..plan import ConditionPlan, Prices, RunPlan, plan_run
+from ..running.runner import Condition
 from ..statistics.power import Guess
 from .progress import bar
 
@@ -39,13 +39,14 @@ PriceOutOption = Annotated[
 CalibrateOption = Annotated[
     float,
     typer.Option(
-        help="Seconds of calibration per arm; 0 asks nothing, and predicts no time.", rich_help_panel=PANEL
+        help="Seconds of calibration per condition; 0 asks nothing, and predicts no time.",
+        rich_help_panel=PANEL,
     ),
 ]
 
 
 def show_plan(
-    arms: Sequence[Arm],
+    conditions: Sequence[Condition],
     seed: int,
     *,
     accuracy: float,
@@ -61,7 +62,7 @@ def show_plan(
     with bar() as progress:
         task = progress.add_task("plan", total=None, note="")
         plan = plan_run(
-            arms,
+            conditions,
             seed,
             guess=guess,
             effect=effect / 100,
@@ -83,26 +84,37 @@ def show_plan(
 
 def _table(plan: RunPlan) -> Table:
     table = Table(title="plan: nothing has been written", title_justify="left", box=SIMPLE)
-    table.add_column("arm", overflow="fold")
+    table.add_column("condition", overflow="fold")
     for column in ("contexts", "layouts", "probes", "longest", "read", "generated", "time"):
         table.add_column(column, justify="right", no_wrap=True)
-    for arm in plan.arms:
-        counts = (arm.contexts, arm.layouts, arm.trials, arm.longest, arm.read_tokens, arm.new_tokens)
-        table.add_row(arm.name, *(f"{count:,}" for count in counts), _duration(arm.seconds))
+    for condition in plan.conditions:
+        counts = (
+            condition.contexts,
+            condition.layouts,
+            condition.trials,
+            condition.longest,
+            condition.read_tokens,
+            condition.new_tokens,
+        )
+        table.add_row(condition.name, *(f"{count:,}" for count in counts), _duration(condition.seconds))
     return table
 
 
 def _lines(plan: RunPlan) -> list[str]:
     """The plan in words."""
     guess = plan.guess
-    lines = [_power(arm) for arm in plan.arms]
+    lines = [_power(condition) for condition in plan.conditions]
     lines.append(
         f"  (at an accuracy of {100 * guess.accuracy:g} %, with SDs of {guess.block_sd:g}, {guess.cluster_sd:g} and "
         f"{guess.layout_sd:g} logits over questions, contexts and layouts)"
     )
-    lines += list(dict.fromkeys(_memory(arm) for arm in plan.arms if arm.memory.total is not None))
-    total = sum(arm.trials for arm in plan.arms)
-    paces = [arm.pace for arm in plan.arms if arm.pace is not None]
+    lines += list(
+        dict.fromkeys(
+            _memory(condition) for condition in plan.conditions if condition.memory.total is not None
+        )
+    )
+    total = sum(condition.trials for condition in plan.conditions)
+    paces = [condition.pace for condition in plan.conditions if condition.pace is not None]
     calibrated = (
         f"from a calibration of {_duration(sum(pace.seconds for pace in paces))} that asked "
         f"{sum(pace.trials for pace in paces):,} probes ({sum(pace.tokens for pace in paces):,} tokens)"
@@ -110,8 +122,8 @@ def _lines(plan: RunPlan) -> list[str]:
         else "without a calibration"
     )
     lines.append(
-        f"in all {total:,} probes, {sum(arm.read_tokens for arm in plan.arms):,} prompt tokens read, at most "
-        f"{sum(arm.new_tokens for arm in plan.arms):,} generated"
+        f"in all {total:,} probes, {sum(each.read_tokens for each in plan.conditions):,} prompt tokens read, at most "
+        f"{sum(each.new_tokens for each in plan.conditions):,} generated"
     )
     lines.append(
         f"time {_duration(plan.seconds)}, {calibrated}; loading takes {_duration(plan.load_seconds)}"
@@ -121,19 +133,20 @@ def _lines(plan: RunPlan) -> list[str]:
     return lines + [f"warning: {warning}" for warning in plan.warnings]
 
 
-def _power(arm: ArmPlan) -> str:
-    if arm.smallest_effect is None or arm.power is None:
-        return f"{arm.name}: too few contexts or layouts to say which phase SD could be missed"
+def _power(condition: ConditionPlan) -> str:
+    if condition.smallest_effect is None or condition.power is None:
+        return f"{condition.name}: too few contexts or layouts to say which phase SD could be missed"
     return (
-        f"{arm.name}, folded by {arm.fold}: could miss a phase SD below {100 * arm.smallest_effect:.1f} points (found "
-        f"with 80 % power); {100 * arm.effect:g} points are found with {100 * arm.power:.0f} %"
+        f"{condition.name}, folded by {condition.fold}: could miss a phase SD below "
+        f"{100 * condition.smallest_effect:.1f} points (found "
+        f"with 80 % power); {100 * condition.effect:g} points are found with {100 * condition.power:.0f} %"
     )
 
 
-def _memory(arm: ArmPlan) -> str:
-    memory: Any = arm.memory
+def _memory(condition: ConditionPlan) -> str:
+    memory: Any = condition.memory
     return (
-        f"{arm.name.partition('/')[0]}: weights {_bytes(memory.weights)}, KV cache of one prompt at most "
+        f"{condition.name.partition('/')[0]}: weights {_bytes(memory.weights)}, KV cache of one prompt at most "
         f"{_bytes(memory.cache)}, of all that are held at once at most {_bytes(memory.peak)}"
     )
 

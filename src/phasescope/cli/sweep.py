@@ -79,13 +79,13 @@ def sweep(
         "scorer": None if scorer is None else Scorer.load(scorer),
         "new_tokens": tokens,
     }
-    arms = asking.experiments().sweep_arms(
+    conditions = asking.experiments().sweep_conditions(
         asking.answerers(model or [], control or []),
         read,
         announce=lambda line: print(line, file=sys.stderr),
         **settings,
     )
-    if not asking.go(arms, out, 0) or out is None:  # nothing is drawn, so any seed will do
+    if not asking.go(conditions, out, 0) or out is None:  # nothing is drawn, so any seed will do
         return
     page = build_report([out], seed=seed, draws=draws)
     print(summary(page.parent))

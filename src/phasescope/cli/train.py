@@ -14,7 +14,7 @@ import typer
 
 from ..errors import UsageError
 from .extras import need, need_models
-from .options import grouped, said
+from .options import options_from, said
 from .progress import bar
 
 FULL = "none"
@@ -157,7 +157,7 @@ class Steps:
     seed: Annotated[int, typer.Option(help="Seed of the weights and of every batch.", min=0)] = 0
 
 
-@grouped(grid=Grid, shape=Shape, records=Records, reading=Reading, steps=Steps)
+@options_from(grid=Grid, shape=Shape, records=Records, reading=Reading, steps=Steps)
 def train(
     context: typer.Context,
     grid: Grid,

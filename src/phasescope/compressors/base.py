@@ -29,9 +29,9 @@ class Entries:
         key_BHND: entry keys before rotary embedding.
         value_BHND: entry values; the same tensor as the keys where key and value are bound.
         position_BHN: the token position at which an entry's key is rotated.
-        closes_BHN: index of the entry's last token, ascending. An entry is visible to the query at position
+        last_token_BHN: index of the entry's last token, ascending. An entry is visible to the query at position
             q iff closes <= q; heads with fewer entries than others are filled up with `NEVER`.
-        covered_BHT: for each token, the first query position that sees it through an entry: the smallest
+        visible_from_BHT: for each token, the first query position that sees it through an entry: the smallest
             `closes` of the windows that hold it; `NEVER` where none does.
         index_BHND: what an indexer compares its queries with, if there is one.
     """
@@ -39,8 +39,8 @@ class Entries:
     key_BHND: Tensor
     value_BHND: Tensor
     position_BHN: Tensor
-    closes_BHN: Tensor
-    covered_BHT: Tensor
+    last_token_BHN: Tensor
+    visible_from_BHT: Tensor
     index_BHND: Tensor | None = None
 
     def taken(self, index_BHN: Tensor) -> Entries:
@@ -57,8 +57,8 @@ class Entries:
             key_BHND,
             key_BHND if self.value_BHND is self.key_BHND else take(self.value_BHND),
             take(self.position_BHN),
-            take(self.closes_BHN),
-            self.covered_BHT,
+            take(self.last_token_BHN),
+            self.visible_from_BHT,
             None if self.index_BHND is None else take(self.index_BHND),
         )
 
@@ -214,23 +214,23 @@ class AbstractWindowPool(AbstractCompressor):
     def entries(self, key_BHTD: Tensor, value_BHTD: Tensor, state_BHTG: Tensor) -> Entries:
         """Pool every complete window; see the class for the formula."""
         tokens = key_BHTD.shape[2]
-        start_HN, closes_HN = window_bounds(self.grids, tokens, key_BHTD.device)
+        start_HN, last_token_HN = window_bounds(self.grids, tokens, key_BHTD.device)
         slot_W = torch.arange(self.grids[0].width, device=key_BHTD.device)
         # A slot row that holds no window would make a softmax over nothing: let it read its padding.
-        real_HNW = (start_HN[..., None] + slot_W >= 0) | (closes_HN == NEVER)[..., None]
+        real_HNW = (start_HN[..., None] + slot_W >= 0) | (last_token_HN == NEVER)[..., None]
         parts = [key_BHTD, state_BHTG] if value_BHTD is key_BHTD else [key_BHTD, state_BHTG, value_BHTD]
         window_BHNWC = cut_windows(torch.cat(parts, dim=-1), self.grids)
         key_BHNWD, state_BHNWG, *value = window_BHNWC.split([part.shape[-1] for part in parts], dim=-1)
         weight_BHNWC = self.weights_BHNWC(state_BHNWG, real_HNW)
         if self.tally is not None and start_HN.shape[1]:
-            self.tally.append(_mean_weight_HW(weight_BHNWC, closes_HN != NEVER))
+            self.tally.append(_mean_weight_HW(weight_BHNWC, last_token_HN != NEVER))
         key_BHND = (weight_BHNWC * key_BHNWD).sum(3)
         return Entries(
             key_BHND=key_BHND,
             value_BHND=(weight_BHNWC * value[0]).sum(3) if value else key_BHND,
             position_BHN=start_HN.clamp(min=0)[None],
-            closes_BHN=closes_HN[None],
-            covered_BHT=first_cover(self.grids, tokens, key_BHTD.device)[None],
+            last_token_BHN=last_token_HN[None],
+            visible_from_BHT=first_cover(self.grids, tokens, key_BHTD.device)[None],
         )
 
 
@@ -251,10 +251,12 @@ def window_bounds(grids: Sequence[WindowGrid], tokens: int, device: torch.device
     shift_H = torch.tensor([grid.shift for grid in grids], device=device)
     window_N = torch.arange(max(counts), device=device)
     start_HN = window_N * grids[0].stride - shift_H[:, None]
-    closes_HN = start_HN + grids[0].width - 1
+    last_token_HN = start_HN + grids[0].width - 1
     if len(grids) > 1:
-        closes_HN = closes_HN.masked_fill(window_N >= torch.tensor(counts, device=device)[:, None], NEVER)
-    return start_HN, closes_HN
+        last_token_HN = last_token_HN.masked_fill(
+            window_N >= torch.tensor(counts, device=device)[:, None], NEVER
+        )
+    return start_HN, last_token_HN
 
 
 def first_cover(grids: Sequence[WindowGrid], tokens: int, device: torch.device) -> Tensor:

@@ -98,15 +98,17 @@ class Dynamic(ScalarGate):
         """Pool every complete window; see the class for the formula."""
         batch, heads, tokens, _ = key_BHTD.shape
         width, device = self.grids[0].width, key_BHTD.device
-        start_BN, closes_BN, covered_BT = dynamic_bounds(state_BHTG[:, 0, :, 1] > 0, self.minimum, width)
+        start_BN, last_token_BN, visible_from_BT = dynamic_bounds(
+            state_BHTG[:, 0, :, 1] > 0, self.minimum, width
+        )
         token_BNW = start_BN[..., None] + torch.arange(width, device=device)
-        real_BNW = token_BNW <= closes_BN[..., None]
+        real_BNW = token_BNW <= last_token_BN[..., None]
         place_BHK = token_BNW.clamp(max=tokens - 1).flatten(1)[:, None].expand(-1, heads, -1)
         state_BHNWG = state_BHTG[..., 0].gather(2, place_BHK).unflatten(2, (-1, width))[..., None]
         weight_BHNW = self.weights_BHNWC(state_BHNWG, real_BNW[:, None])[..., 0]
         # Payloads are not cut into windows: weighted where they stand, and added up, they are read once.
         token_BT = torch.arange(tokens, device=device).repeat(batch, 1)
-        entry_BT = torch.searchsorted(closes_BN, token_BT)  # one more entry takes what is in no window
+        entry_BT = torch.searchsorted(last_token_BN, token_BT)  # one more entry takes what is in no window
         slot_BT = (token_BT - pad(start_BN, (0, 1)).gather(1, entry_BT)).clamp(0, width - 1)
         place_BHT = (entry_BT * width + slot_BT)[:, None].expand(-1, heads, -1)
         weight_BHT = pad(weight_BHNW, (0, 0, 0, 1)).flatten(2).gather(2, place_BHT)
@@ -116,8 +118,8 @@ class Dynamic(ScalarGate):
             key_BHND=key_BHND,
             value_BHND=key_BHND if bound else added_up(weight_BHT, value_BHTD, entry_BT, start_BN.shape[1]),
             position_BHN=start_BN[:, None],
-            closes_BHN=closes_BN[:, None],
-            covered_BHT=covered_BT[:, None],
+            last_token_BHN=last_token_BN[:, None],
+            visible_from_BHT=visible_from_BT[:, None],
         )
 
 
@@ -159,17 +161,17 @@ def dynamic_bounds(ends_BT: Tensor, minimum: int, maximum: int) -> tuple[Tensor,
     # Place T stands for the end: an incomplete window closes and jumps there, and so does the end itself.
     boundary_BT = torch.where(ends_BT, place_T[:-1], tokens).flip(1).cummin(1).values.flip(1)
     boundary_BT = pad(boundary_BT, (0, minimum), value=tokens)[:, minimum - 1 :]
-    closes_BT = torch.minimum(boundary_BT, place_T + maximum - 1)
-    closes_BT = closes_BT.clamp(max=tokens)
-    jump_BT = (closes_BT + 1).clamp(max=tokens)
+    last_token_BT = torch.minimum(boundary_BT, place_T + maximum - 1)
+    last_token_BT = last_token_BT.clamp(max=tokens)
+    jump_BT = (last_token_BT + 1).clamp(max=tokens)
     starts_BT = torch.zeros_like(jump_BT, dtype=torch.bool)
     starts_BT[:, 0] = True
     for _ in range(tokens.bit_length()):
         starts_BT = starts_BT.scatter(1, torch.where(starts_BT, jump_BT, tokens), True)
         jump_BT = jump_BT.gather(1, jump_BT)
-    complete_BT = starts_BT & (closes_BT < tokens)
+    complete_BT = starts_BT & (last_token_BT < tokens)
     most = int(complete_BT.sum(1).max())
     start_BN = torch.where(complete_BT, place_T, tokens).sort(1).values[:, :most]
-    closes_BT = closes_BT.masked_fill(closes_BT == tokens, NEVER)
+    last_token_BT = last_token_BT.masked_fill(last_token_BT == tokens, NEVER)
     latest_BT = torch.where(starts_BT, place_T, 0).cummax(1).values[:, :tokens]
-    return start_BN, closes_BT.gather(1, start_BN), closes_BT.gather(1, latest_BT)
+    return start_BN, last_token_BT.gather(1, start_BN), last_token_BT.gather(1, latest_BT)

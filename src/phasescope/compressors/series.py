@@ -166,8 +166,8 @@ class AbstractSeries(AbstractCompressor):
             key_BHND=entry_B1ND,
             value_BHND=entry_B1ND,
             position_BHN=(closes_1N - self.pool.stride + 1)[None],
-            closes_BHN=closes_1N[None],
-            covered_BHT=first_cover(self.grids, tokens, state_BTG.device)[None],
+            last_token_BHN=closes_1N[None],
+            visible_from_BHT=first_cover(self.grids, tokens, state_BTG.device)[None],
             index_BHND=None
             if self.indexer is None
             else self.indexer.keys.entries_BNP(state_BTG[..., self.pool.width :])[:, None],

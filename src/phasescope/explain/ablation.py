@@ -80,7 +80,7 @@ class Ablation:
         self.verified: dict[str, float] = {}
 
     @property
-    def arms(self) -> list[str]:
+    def conditions(self) -> list[str]:
         """Names of what `ask` answers as, the untouched model first."""
         return [BASE, *(unit.name for unit in self.units)]
 
@@ -104,12 +104,12 @@ class Ablation:
                 self._learn_everywhere(trials)
 
     def ask(self, trials: Sequence[Trial]) -> dict[str, list[Reply]]:
-        """Replies of every arm, in the order of the trials.
+        """Replies of every condition, in the order of the trials.
 
         Raises:
             UsageError: if the model gives an answer no finite log-probability.
         """
-        replies: dict[str, dict[int, Reply]] = {arm: {} for arm in self.arms}
+        replies: dict[str, dict[int, Reply]] = {condition: {} for condition in self.conditions}
         with torch.inference_mode():
             for rows, last_R1, cache in self.contexts.rows(trials, None):
                 asked = [trials[row] for row in rows]
@@ -122,7 +122,9 @@ class Ablation:
             if self.where == "everywhere":
                 for unit in self.units:
                     replies[unit.name].update(self._asked_everywhere(trials, unit))
-        return {arm: [found[index] for index in range(len(trials))] for arm, found in replies.items()}
+        return {
+            condition: [found[index] for index in range(len(trials))] for condition, found in replies.items()
+        }
 
     # Every position --------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """From a run to its explanation: heads taken away, gates read, rules applied, everything logged and resumable.
 
 settings.json       what is explained, as resolved: written first, and compared on resume
-observations.jsonl  the same trials under every arm (untouched, without each unit, with rolled gates)
+observations.jsonl  the same trials under every condition (untouched, without each unit, with rolled gates)
 explain.json        what follows from it; the same settings give the same bytes
 """
 
@@ -43,7 +43,7 @@ class Settings:
     """What is to be explained, and how.
 
     Attributes:
-        arm: an arm of the run; by default the only one whose cache is folded.
+        condition: a condition of the run; by default the only one whose cache is folded.
         model: zoo name or folder of its checkpoint, where the run does not say.
         blocks: questions, each at all its layouts; at most those of the run.
         mode: what stands in the place of a head's output.
@@ -58,7 +58,7 @@ class Settings:
         trust_remote_code: run Python code that the checkpoint brings along.
     """
 
-    arm: str | None = None
+    condition: str | None = None
     model: str | None = None
     blocks: int | None = None
     mode: Mode = "mean"
@@ -74,7 +74,7 @@ class Settings:
 
 
 class Explanation:
-    """One arm of a run, ready to be explained.
+    """One condition of a run, ready to be explained.
 
     Args:
         folder: of the run.
@@ -82,19 +82,19 @@ class Explanation:
         out: where to write; by default `explain/ARM` in the run.
 
     Raises:
-        UsageError: if the run, the arm, the model or the settings cannot be explained, in one line.
+        UsageError: if the run, the condition, the model or the settings cannot be explained, in one line.
     """
 
     def __init__(self, folder: Path, settings: Settings, out: Path | None = None) -> None:
         self.settings = settings
         self.measured = Measured.load(
             folder,
-            arm=settings.arm,
+            condition=settings.condition,
             model=settings.model,
             device=settings.device,
             trust_remote_code=settings.trust_remote_code,
         )
-        self.arm, self.backend = self.measured.arm, self.measured.backend
+        self.condition, self.backend = self.measured.condition, self.measured.backend
         own = self.measured.stride
         self.stride = settings.fold or own or UNFOLDED
         if self.stride < 2:
@@ -108,10 +108,10 @@ class Explanation:
         self.rolls = self._rolls() if settings.rolls else []
         self.engine = self._engine(self.units)
         self.batches = self.measured.contexts(settings.blocks)
-        self.out = out or folder / "explain" / _slug(self.arm, settings)
+        self.out = out or folder / "explain" / _slug(self.condition, settings)
 
     @property
-    def arms(self) -> list[str]:
+    def conditions(self) -> list[str]:
         """Everything that each trial is answered as."""
         return [BASE, *(unit.name for unit in self.units), *(roll_name(slots) for slots in self.rolls)]
 
@@ -151,7 +151,7 @@ class Explanation:
         """
         self._settle()
         log = ObservationLog(self.out / "observations.jsonl")
-        sizes = [len(batch) * len(self.arms) for batch in self.batches]
+        sizes = [len(batch) * len(self.conditions) for batch in self.batches]
         kept = log.resume(sizes)
         done, total = 0, sum(sizes)
         report(0, total)
@@ -175,7 +175,7 @@ class Explanation:
         """What follows from all answers, and from the gates over the reference prompts."""
         return explained(
             log,
-            arm=self.arm,
+            condition=self.condition,
             run=self.measured.folder.resolve().name,
             model=self.backend.name,
             protocol=self.measured.protocol.name,
@@ -188,7 +188,7 @@ class Explanation:
             account=tally.account(),
             grids={seam.shape.layer: grids for seam in self.seams if (grids := _grids_of(seam))},
             raw=self._raw(),
-            rng=np.random.default_rng([self.settings.seed, *self.arm.encode()]),
+            rng=np.random.default_rng([self.settings.seed, *self.condition.encode()]),
             draws=self.settings.draws,
             facts=self._facts(),
         )
@@ -236,15 +236,15 @@ class Explanation:
         )
 
     def _lines(self, batch: Batch, engine: Ablation) -> Iterator[Observation]:
-        """Every arm's answers to one context, arms outermost."""
+        """Every condition's answers to one context, conditions outermost."""
         answered = engine.ask(batch)
         plain = self._engine([])
         for slots in self.rolls:
             with rolled(self.seams, slots):
                 answered[roll_name(slots)] = plain.ask(batch)[BASE]
-        for arm in self.arms:
-            for trial, reply in zip(batch, answered[arm], strict=True):
-                yield _observation(self.measured.protocol, trial, reply, arm)
+        for condition in self.conditions:
+            for trial, reply in zip(batch, answered[condition], strict=True):
+                yield _observation(self.measured.protocol, trial, reply, condition)
 
     def _settle(self) -> None:
         """Write settings.json, or compare with the one that is there."""
@@ -256,12 +256,12 @@ class Explanation:
         given = {
             **settings,
             "schema": SCHEMA,
-            "arm": self.arm,
+            "condition": self.condition,
             "blocks": len({trial.block for batch in self.batches for trial in batch}),
             "digest": self.measured.described["backend"]["digest"],
             "protocol": {k: v for k, v in self.measured.described["protocol"].items() if k != "plan"},
             "run_seed": self.measured.seed,
-            "arms": self.arms,
+            "conditions": self.conditions,
             "threads": torch.get_num_threads(),
         }
         given = json.loads(dump_json(given))
@@ -278,11 +278,11 @@ class Explanation:
                 )
 
     def _check(self, known: Sequence[Observation | Dropped], batch: Batch, path: Path) -> None:
-        plan = ((arm, trial.digest) for arm in self.arms for trial in batch)
+        plan = ((condition, trial.digest) for condition in self.conditions for trial in batch)
         for line, planned in zip(known, plan, strict=True):
-            if (line.arm, line.trial) != planned:
+            if (line.condition, line.trial) != planned:
                 raise UsageError(
-                    f"{path} holds {(line.arm, line.trial)}, the plan has {planned}; use another --out"
+                    f"{path} holds {(line.condition, line.trial)}, the plan has {planned}; use another --out"
                 )
 
     def _compare(self, lines: Sequence[Observation]) -> None:
@@ -307,18 +307,18 @@ def _grids_of(seam: Seam) -> tuple[WindowGrid, ...]:
 
 
 def roll_name(slots: int) -> str:
-    """The arm of gates that are rolled by so many slots."""
+    """The condition of gates that are rolled by so many slots."""
     return f"roll {slots}"
 
 
-def _observation(protocol: Protocol, trial: Trial, reply: Reply, arm: str) -> Observation:
+def _observation(protocol: Protocol, trial: Trial, reply: Reply, condition: str) -> Observation:
     """Scored by the first answer token, whatever the protocol would do with a text."""
-    return Protocol.observe(protocol, trial, reply, arm)
+    return Protocol.observe(protocol, trial, reply, condition)
 
 
-def _slug(arm: str, settings: Settings) -> str:
-    """A folder name: the arm, and what is not the default."""
-    words = [arm.replace("/", "-")]
+def _slug(condition: str, settings: Settings) -> str:
+    """A folder name: the condition, and what is not the default."""
+    words = [condition.replace("/", "-")]
     chosen = (settings.mode, "mean"), (settings.branch, "all"), (settings.where, "last")
     words += [word for word, usual in chosen if word != usual]
     return "-".join(words)

@@ -48,7 +48,7 @@ METHODS = {
 def explained(
     log: Path,
     *,
-    arm: str,
+    condition: str,
     run: str,
     model: str,
     protocol: str,
@@ -65,17 +65,17 @@ def explained(
     draws: int,
     facts: dict[str, Any],
 ) -> dict[str, Any]:
-    """Everything that is found of one arm, as explain.json holds it.
+    """Everything that is found of one condition, as explain.json holds it.
 
     Args:
-        log: the observations of all arms of the explanation.
-        arm: what was explained.
+        log: the observations of all conditions of the explanation.
+        condition: what was explained.
         run: label of its run.
         model: name of its model.
         protocol: name of its protocol.
         coordinate: the position that is folded.
         stride: modulus of the phases.
-        observed: the run's own observations of the arm: the measured curve.
+        observed: the run's own observations of the condition: the measured curve.
         units: what was taken away.
         rolls: by how many slots gates were rolled, and under what name.
         gates: profile of every gate.
@@ -91,7 +91,7 @@ def explained(
     measured = tabulate(observed)
     phase_P, rate = phase_rates(measured, "accuracy", coordinate, stride)
     if len(phase_P) < stride:
-        raise UsageError(f"{arm} visits {len(phase_P)} of {stride} phases; measure it at more residues")
+        raise UsageError(f"{condition} visits {len(phase_P)} of {stride} phases; measure it at more residues")
     losses = {
         outcome: specialise(
             base,
@@ -121,10 +121,10 @@ def explained(
         name: at_boundary(measured, "accuracy", phases, stride=stride, coordinate=coordinate)
         for name, phases in (("parted", edge.parted), ("closed", edge.closed))
     }
-    maker = _Maker(arm, coordinate, stride, base.n_blocks, base.n_clusters)
+    maker = _Maker(condition, coordinate, stride, base.n_blocks, base.n_clusters)
     value = {
         "schema": SCHEMA,
-        "arm": arm,
+        "condition": condition,
         "run": run,
         "model": model,
         "protocol": protocol,
@@ -171,12 +171,12 @@ def _edge(grids: Mapping[int, Sequence[WindowGrid]], raw: int, modulus: int) -> 
 
 
 def _tables(log: Path) -> dict[str, Table]:
-    """One table per arm of the explanation."""
-    by_arm: dict[str, list[Observation]] = {}
+    """One table per condition of the explanation."""
+    by_condition: dict[str, list[Observation]] = {}
     for line in read_log(log):
         if not isinstance(line, Dropped):
-            by_arm.setdefault(line.arm, []).append(line)
-    return {name: tabulate(observations) for name, observations in by_arm.items()}
+            by_condition.setdefault(line.condition, []).append(line)
+    return {name: tabulate(observations) for name, observations in by_condition.items()}
 
 
 def _spread(table: Table, stride: int, coordinate: Coordinate) -> Estimate:
@@ -265,9 +265,11 @@ def _json(value: Any) -> Any:
 class _Maker:
     """Makes the findings of one explanation."""
 
-    def __init__(self, arm: str, coordinate: Coordinate, stride: int, blocks: int, clusters: int) -> None:
+    def __init__(
+        self, condition: str, coordinate: Coordinate, stride: int, blocks: int, clusters: int
+    ) -> None:
         self.common: dict[str, Any] = {
-            "arm": arm,
+            "condition": condition,
             "coordinate": coordinate,
             "stride": stride,
             "n_blocks": blocks,

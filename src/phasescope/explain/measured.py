@@ -1,4 +1,4 @@
-"""An arm of a run as it was measured: which one can be explained, its model, its protocol, and its contexts again."""
+"""A condition of a run as it was measured: which can be explained, its model, its protocol, and its contexts again."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ REFERENCE_PROMPTS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """One arm of a run, with the model that answered it.
+    """One condition of a run, with the model that answered it.
 
     Attributes:
         folder: of the run.
-        arm: its name.
+        condition: its name.
         described: what the run says of it.
         observed: its answers.
         seed: of the run.
@@ -43,7 +43,7 @@ class Measured:
     """
 
     folder: Path
-    arm: str
+    condition: str
     described: dict[str, Any]
     observed: Sequence[Observation]
     seed: int
@@ -52,25 +52,25 @@ class Measured:
 
     @classmethod
     def load(
-        cls, folder: Path, *, arm: str | None, model: str | None, device: str, trust_remote_code: bool
+        cls, folder: Path, *, condition: str | None, model: str | None, device: str, trust_remote_code: bool
     ) -> Self:
-        """Read a run, and load the model of one arm.
+        """Read a run, and load the model of one condition.
 
         Args:
             folder: of the run.
-            arm: by default the only one whose cache is folded.
+            condition: by default the only one whose cache is folded.
             model: zoo name or folder of its checkpoint, where the run does not say.
             device: where torch puts the model.
             trust_remote_code: run Python code that the checkpoint brings along.
 
         Raises:
-            UsageError: if there is no such run or arm, or its model is not to be had.
+            UsageError: if there is no such run or condition, or its model is not to be had.
         """
         run = read_run(folder)
-        name, described = _chosen(run, arm, folder)
+        name, described = _chosen(run, condition, folder)
         observed = run.observations[name]
         if not observed:
-            raise UsageError(f"arm {name} of {folder} has answered no trial; measure it first")
+            raise UsageError(f"condition {name} of {folder} has answered no trial; measure it first")
         asked = described["backend"]
         path = _checkpoint(asked, model, folder)
         backend = TransformersBackend.load(
@@ -86,7 +86,7 @@ class Measured:
             )
         return cls(
             folder=folder,
-            arm=name,
+            condition=name,
             described=described,
             observed=observed,
             seed=int(run.description["seed"]),
@@ -120,8 +120,8 @@ class Measured:
             count += len({trial.block for trial in batch})
         if not chosen or (blocks is not None and count < blocks):
             raise UsageError(
-                f"--blocks {wanted}: {self.folder} has answered {count} whole blocks of {self.arm}; ask for at most so "
-                "many, or measure more contexts"
+                f"--blocks {wanted}: {self.folder} has answered {count} whole blocks of {self.condition}; ask for "
+                "at most so many, or measure more contexts"
             )
         return chosen
 
@@ -151,37 +151,42 @@ class Measured:
         """How fast the run was measured."""
         try:
             lines = (self.folder / "timings.jsonl").read_text(encoding="utf-8").splitlines()
-            timings = [timing for line in lines if (timing := json.loads(line))["arm"] == self.arm]
+            timings = [
+                timing for line in lines if (timing := json.loads(line))["condition"] == self.condition
+            ]
             seconds = sum(timing["seconds"] for timing in timings)
             return sum(timing["tokens"] for timing in timings) / seconds if seconds > 0 else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
 
-def _chosen(run: Run, arm: str | None, folder: Path) -> tuple[str, dict[str, Any]]:
-    """The arm to be explained: the named one, or the only one that can be meant."""
-    arms = {described["name"]: described for described in run.description["arms"]}
-    local = [name for name, one in arms.items() if one["backend"]["backend"] == "transformers"]
-    if arm is not None:
-        if arm not in arms:
-            raise UsageError(f"--arm {arm}: {folder} has no such arm; it has {', '.join(arms)}")
-        if arm not in local:
+def _chosen(run: Run, condition: str | None, folder: Path) -> tuple[str, dict[str, Any]]:
+    """The condition to be explained: the named one, or the only one that can be meant."""
+    conditions = {described["name"]: described for described in run.description["conditions"]}
+    local = [name for name, one in conditions.items() if one["backend"]["backend"] == "transformers"]
+    if condition is not None:
+        if condition not in conditions:
             raise UsageError(
-                f"--arm {arm} was answered by {arms[arm]['backend']['backend']}; only models of transformers, that run "
+                f"--condition {condition}: {folder} has no such condition; it has {', '.join(conditions)}"
+            )
+        if condition not in local:
+            raise UsageError(
+                f"--condition {condition} was answered by {conditions[condition]['backend']['backend']}; "
+                "only models of transformers, that run "
                 "on this machine, can be taken apart"
             )
-        return arm, arms[arm]
-    folded = [name for name in local if _stride(arms[name]["backend"]["grids"])] or local
+        return condition, conditions[condition]
+    folded = [name for name in local if _stride(conditions[name]["backend"]["grids"])] or local
     if len(folded) != 1:
         raise UsageError(
-            f"{folder} has {len(folded)} arms that could be explained"
+            f"{folder} has {len(folded)} conditions that could be explained"
             + (
-                f": {', '.join(folded)}; name one with --arm"
+                f": {', '.join(folded)}; name one with --condition"
                 if folded
                 else "; measure a model of transformers"
             )
         )
-    return folded[0], arms[folded[0]]
+    return folded[0], conditions[folded[0]]
 
 
 def _first_token(trial: Trial) -> Trial:
@@ -196,7 +201,7 @@ def _stride(grids: Sequence[dict[str, Any]] | None) -> int | None:
 
 
 def _checkpoint(backend: dict[str, Any], model: str | None, folder: Path) -> Path:
-    """Where the arm's model lies: as given, as the run says, or in the zoo by its name."""
+    """Where the condition's model lies: as given, as the run says, or in the zoo by its name."""
     if model is not None:
         if model in zoo.names():
             return zoo.folder(model)

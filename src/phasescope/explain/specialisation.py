@@ -63,9 +63,13 @@ def lost(base: Table, without: Table, outcome: Outcome) -> Table:
     if base.source_CLQ.shape != without.source_CLQ.shape or not np.array_equal(
         base.source_CLQ, without.source_CLQ
     ):
-        raise UsageError(f"{without.arm} and {base.arm} did not answer the same trials; explain again")
+        raise UsageError(
+            f"{without.condition} and {base.condition} did not answer the same trials; explain again"
+        )
     difference = {outcome: (base.outcomes[outcome] - without.outcomes[outcome]) * base.asked}
-    return Table(without.arm, base.source_CLQ, base.query_CLQ, base.asked_CQ, difference, base.dropped_blocks)
+    return Table(
+        without.condition, base.source_CLQ, base.query_CLQ, base.asked_CQ, difference, base.dropped_blocks
+    )
 
 
 def specialise(
@@ -138,7 +142,7 @@ def _loss(
     low_P, high_P = _interval(at_phase, confidence)
     low_1, high_1 = _interval(whole, confidence)
     return Loss(
-        unit=table.arm,
+        unit=table.condition,
         outcome=outcome,
         mean=Estimate(mean, float(low_1[0]), float(high_1[0])),
         mean_p=_p_mean(whole),

@@ -12,7 +12,7 @@ Branch = Literal["all", "entries", "local"]
 Mode = Literal["mean", "zero", "resample"]
 BRANCHES: tuple[Branch, ...] = ("all", "entries", "local")
 BASE = "none"
-"""Name of the arm from which nothing is taken."""
+"""Name of the condition from which nothing is taken."""
 Where = Literal["last", "everywhere"]
 MODES: tuple[Mode, ...] = ("mean", "zero", "resample")
 

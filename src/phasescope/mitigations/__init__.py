@@ -16,7 +16,7 @@ from .text import pack_text as pack_text
 from .text import warn as warn
 from .trial import Outcome as Outcome
 from .trial import Ways as Ways
-from .trial import arms as arms
+from .trial import conditions as conditions
 from .trial import lines as lines
 from .trial import outcomes as outcomes
 from .trial import write_outcomes as write_outcomes

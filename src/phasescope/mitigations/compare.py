@@ -20,7 +20,7 @@ HIGHEST: Picks = ((1, np.argmax),)
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two arms that were asked the same questions in the same layouts.
+    """Two conditions that were asked the same questions in the same layouts.
 
     Attributes:
         phases: the phases that a key has without the mitigation.
@@ -59,20 +59,20 @@ def compare(
     worst: int,
     rng: np.random.Generator,
 ) -> Comparison:
-    """Compare two arms by the phase that each key has where nothing is done about it.
+    """Compare two conditions by the phase that each key has where nothing is done about it.
 
     A mitigation that moves a key gives it another phase; what a user gains is what the question gains, so
-    both arms are folded by the position in the arm without. Only blocks that are complete in both count.
+    both conditions are folded by the position in the condition without. Only blocks that are complete in both count.
 
     Args:
-        without: all observations of the arm without the mitigation.
-        with_: those of the arm with it.
+        without: all observations of the condition without the mitigation.
+        with_: those of the condition with it.
         stride: of the fold.
         worst: the phase that is weakest by a profile from other prompts.
         rng: of the halvings.
 
     Raises:
-        UsageError: if the arms have no block in common.
+        UsageError: if the conditions have no block in common.
     """
     plain, moved = _paired(without, with_)
     before, after = tabulate(plain), tabulate(moved)
@@ -103,7 +103,7 @@ def compare(
 def _paired(
     without: Sequence[Observation], with_: Sequence[Observation]
 ) -> tuple[list[Observation], list[Observation]]:
-    """The trials that both arms answered, those of the second at the positions that they have in the first."""
+    """The trials that both conditions answered, those of the second at the positions that they have in the first."""
     place = {(one.block, one.layout): one for one in without}
     moved = [
         one.model_copy(
@@ -118,7 +118,7 @@ def _paired(
     both = {(one.block, one.layout) for one in moved}
     plain = [one for one in without if (one.block, one.layout) in both]
     if not plain:
-        raise UsageError("the two arms have no question in common; measure them in one run")
+        raise UsageError("the two conditions have no question in common; measure them in one run")
     return plain, moved
 
 

@@ -15,7 +15,7 @@ from ..files import dump_json, write_atomic
 from ..mitigations.unequal_records import Records
 from ..protocols import Protocol
 from ..protocols.kv_retrieval import KVRetrieval
-from ..running.runner import Arm
+from ..running.runner import Condition
 from ..runs import Run, read_run
 from ..statistics.intervals import Estimate
 from ..statistics.profile import Profile
@@ -25,7 +25,7 @@ from .vote import Combine, PhaseVote
 PLAIN, VOTE, ADAPTIVE = "plain", "vote", "adaptive vote"
 RECORDS, PACKED, RANDOM = "records", "records packed", "records padded at random"
 PAIRS = ((PLAIN, VOTE), (PLAIN, ADAPTIVE), (RECORDS, RANDOM), (RECORDS, PACKED))
-"""Arms without and with; the third is the control of the fourth: as many pads, at random."""
+"""Conditions without and with; the third is the control of the fourth: as many pads, at random."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Outcome:
     """One mitigation beside the same questions without it.
 
     Attributes:
-        without, with_: names of the two arms.
+        without, with_: names of the two conditions.
         comparison: accuracy by phase, and the gains.
         tokens: prompt tokens read with it, as a multiple of those without.
         seconds: time taken with it, as a multiple.
@@ -65,8 +65,8 @@ class Outcome:
     pads: float
 
 
-def arms(backend: Backend, protocol: Protocol, profile: Profile, ways: Ways) -> list[Arm]:
-    """The arms of a trial: the protocol plain and voted on, and records of unequal lengths padded or not.
+def conditions(backend: Backend, protocol: Protocol, profile: Profile, ways: Ways) -> list[Condition]:
+    """The conditions of a trial: the protocol plain and voted on, and records of unequal lengths padded or not.
 
     Records are asked where the protocol is a key-value retrieval, with its sizes.
     """
@@ -74,9 +74,9 @@ def arms(backend: Backend, protocol: Protocol, profile: Profile, ways: Ways) -> 
     pads += pads[-1:] * (max(ways.shifts) - len(pads))
     vote = PhaseVote(backend=backend, shifts=ways.shifts, pads=pads, combine=ways.combine)
     made = [
-        Arm(PLAIN, backend, protocol),
-        Arm(VOTE, vote, protocol),
-        Arm(ADAPTIVE, replace(vote, below=ways.below), protocol),
+        Condition(PLAIN, backend, protocol),
+        Condition(VOTE, vote, protocol),
+        Condition(ADAPTIVE, replace(vote, below=ways.below), protocol),
     ]
     if isinstance(protocol, KVRetrieval):
         records = Records(
@@ -89,15 +89,15 @@ def arms(backend: Backend, protocol: Protocol, profile: Profile, ways: Ways) -> 
             limit=ways.limit,
         )
         made += [
-            Arm(RECORDS, backend, records),
-            Arm(PACKED, backend, replace(records, pads="pack")),
-            Arm(RANDOM, backend, replace(records, pads="random")),
+            Condition(RECORDS, backend, records),
+            Condition(PACKED, backend, replace(records, pads="pack")),
+            Condition(RANDOM, backend, replace(records, pads="random")),
         ]
     return made
 
 
 def outcomes(folder: Path, profile: Profile, seed: int) -> list[Outcome]:
-    """Compare the arms of a finished trial.
+    """Compare the conditions of a finished trial.
 
     Raises:
         UsageError: if the folder holds no such run.
@@ -131,29 +131,29 @@ def write_outcomes(path: Path, profile: Profile, found: Sequence[Outcome]) -> No
 
 
 def _costs(path: Path) -> dict[str, dict[str, float]]:
-    """Seconds and tokens by arm; a batch that was measured twice counts as it was last."""
+    """Seconds and tokens by condition; a batch that was measured twice counts as it was last."""
     last: dict[tuple[str, str], dict[str, Any]] = {}
     with path.open(encoding="utf-8") as file:
         for line in file:
             timing = json.loads(line)
-            last[timing["arm"], timing["cluster"]] = timing
+            last[timing["condition"], timing["cluster"]] = timing
     sums: dict[str, dict[str, float]] = {}
-    for (arm, _), timing in last.items():
-        total = sums.setdefault(arm, {"seconds": 0.0, "tokens": 0.0})
+    for (condition, _), timing in last.items():
+        total = sums.setdefault(condition, {"seconds": 0.0, "tokens": 0.0})
         for name in total:
             total[name] += timing[name]
     return sums
 
 
-def _mean_tokens(run: Run, arm: str) -> float:
-    return float(np.mean([one.prompt_tokens for one in run.observations[arm]]))
+def _mean_tokens(run: Run, condition: str) -> float:
+    return float(np.mean([one.prompt_tokens for one in run.observations[condition]]))
 
 
 def lines(profile: Profile, found: Sequence[Outcome]) -> list[str]:
     """What was found, a line each, in percent and points."""
     weakest, strongest = min(profile.accuracy), max(profile.accuracy)
     said = [
-        f"{profile.arm}: stride {profile.stride}, accuracy {weakest:.1%} at phase "
+        f"{profile.condition}: stride {profile.stride}, accuracy {weakest:.1%} at phase "
         f"{int(np.argmin(profile.accuracy))} to {strongest:.1%} at phase {int(np.argmax(profile.accuracy))}"
         + ("" if profile.sensitive else "; no phase effect")
     ]

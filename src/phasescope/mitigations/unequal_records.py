@@ -63,7 +63,9 @@ class Records(KVRetrieval):
 
     def _fillers_before(self, base: int, end: int, rng: np.random.Generator) -> Ints:
         gap_P = rng.integers(self.spread, size=self.pairs)
-        place = np.random.default_rng(rng.integers(2**63))  # drawn whatever the pads, so that all arms agree
+        place = np.random.default_rng(
+            rng.integers(2**63)
+        )  # drawn whatever the pads, so that all conditions agree
         lead_L = base + np.arange(self.residues)
         before_P = np.concatenate([[0], np.cumsum(gap_P)])
         before_LP: Ints = lead_L[:, None] + before_P

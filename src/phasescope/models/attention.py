@@ -227,10 +227,10 @@ class Reads:
     key_BHND: Tensor
     value_BHND: Tensor
     index_BHND: Tensor | None
-    closes_BHN: Tensor
+    last_token_BHN: Tensor
     raw_key_BHTD: Tensor
     raw_value_BHTD: Tensor
-    covered_BHT: Tensor
+    visible_from_BHT: Tensor
     start: int
 
     def visible(self, first: int, queries: int, tail: int) -> tuple[Tensor, Tensor]:
@@ -238,22 +238,22 @@ class Reads:
 
         A left pad reads itself alone, so that its softmax is not empty; nobody reads it.
         """
-        device = self.covered_BHT.device
+        device = self.visible_from_BHT.device
         query_Q1 = torch.arange(first, first + queries, device=device)[:, None]
-        token_T = torch.arange(self.start, self.start + self.covered_BHT.shape[2], device=device)
-        covered_BH1T = self.covered_BHT[:, :, None]
+        token_T = torch.arange(self.start, self.start + self.visible_from_BHT.shape[2], device=device)
+        visible_from_BH1T = self.visible_from_BHT[:, :, None]
         in_tail_QT = token_T > query_Q1 - tail
-        open_BHQT = (covered_BH1T > query_Q1) | in_tail_QT & (covered_BH1T != HIDDEN)
-        raw_BHQT = open_BHQT & (token_T <= query_Q1) | (covered_BH1T == HIDDEN) & (token_T == query_Q1)
-        return self.closes_BHN[:, :, None] <= query_Q1, raw_BHQT
+        open_BHQT = (visible_from_BH1T > query_Q1) | in_tail_QT & (visible_from_BH1T != HIDDEN)
+        raw_BHQT = open_BHQT & (token_T <= query_Q1) | (visible_from_BH1T == HIDDEN) & (token_T == query_Q1)
+        return self.last_token_BHN[:, :, None] <= query_Q1, raw_BHQT
 
     def reach(self, firsts: list[int], ends: list[int], tail: int) -> tuple[list[int], list[int]]:
         """For blocks of queries: how many entries, and from which token on raw ones, they can read."""
-        device = self.covered_BHT.device
+        device = self.visible_from_BHT.device
         last_C = torch.tensor(ends, device=device) - 1
-        visible_C = (self.closes_BHN[..., None] <= last_C).sum(2).amax((0, 1))
+        visible_C = (self.last_token_BHN[..., None] <= last_C).sum(2).amax((0, 1))
         first_C = torch.tensor(firsts, device=device)
-        latest_T = self.covered_BHT.amax((0, 1)).cummax(0).values
+        latest_T = self.visible_from_BHT.amax((0, 1)).cummax(0).values
         open_C = torch.searchsorted(latest_T, first_C, right=True) + self.start
         lowest_C = torch.minimum(open_C, first_C + min(0, 1 - tail)).clamp(min=self.start)
         counts, lowest = torch.stack([visible_C, lowest_C]).tolist()
@@ -266,10 +266,10 @@ class Reads:
             self.key_BHND[:, :, :entries],
             self.value_BHND[:, :, :entries],
             None if self.index_BHND is None else self.index_BHND[:, :, :entries],
-            self.closes_BHN[:, :, :entries],
+            self.last_token_BHN[:, :, :entries],
             self.raw_key_BHTD[:, :, tokens],
             self.raw_value_BHTD[:, :, tokens],
-            self.covered_BHT[:, :, tokens],
+            self.visible_from_BHT[:, :, tokens],
             lowest,
         )
 

@@ -102,18 +102,18 @@ class EntryLayer(CacheLayerMixin):
 
     def _append(self, key_BHTD: Tensor, value_BHTD: Tensor, state_BHTG: Tensor) -> None:
         new, device = key_BHTD.shape[2], key_BHTD.device
-        covered_BHT = torch.full((1, 1, new), NEVER, device=device)
+        visible_from_BHT = torch.full((1, 1, new), NEVER, device=device)
         if self.pads:
             token_T = torch.arange(self.seen, self.seen + new, device=device)
             pad_B11 = torch.tensor(self.pads, device=device)[:, None, None]
-            covered_BHT = covered_BHT.masked_fill(token_T < pad_B11, HIDDEN)
+            visible_from_BHT = visible_from_BHT.masked_fill(token_T < pad_B11, HIDDEN)
         self.raw_key = _joined(self.raw_key, key_BHTD)
         self.raw_value = None if value_BHTD is key_BHTD else _joined(self.raw_value, value_BHTD)
         self.state = _joined(self.state, state_BHTG)
         if self.covered is not None:
             rows, heads = self.covered.shape[:2]
-            covered_BHT = covered_BHT.expand(max(rows, len(covered_BHT)), heads, -1)
-        self.covered = _joined(self.covered, covered_BHT)
+            visible_from_BHT = visible_from_BHT.expand(max(rows, len(visible_from_BHT)), heads, -1)
+        self.covered = _joined(self.covered, visible_from_BHT)
         self.seen += new
 
     def _resumes(self, tokens: int) -> Iterator[tuple[list[int] | None, int]]:
@@ -154,22 +154,24 @@ class EntryLayer(CacheLayerMixin):
         entries = compressor.entries(
             key_BHTD, value_BHTD, _rows(self.state, rows)[:, :, begin - self.resume :]
         )
-        self._cover(rows, begin, _moved(entries.covered_BHT, begin))
-        closes_BHN = _moved(entries.closes_BHN, begin)
+        self._cover(rows, begin, _moved(entries.visible_from_BHT, begin))
+        last_token_BHN = _moved(entries.last_token_BHN, begin)
         pad = self.pads[rows[0]] if self.pads and rows else 0
-        entries = replace(entries, closes_BHN=closes_BHN, position_BHN=entries.position_BHN + (begin - pad))
-        old_BHN = closes_BHN < before
+        entries = replace(
+            entries, last_token_BHN=last_token_BHN, position_BHN=entries.position_BHN + (begin - pad)
+        )
+        old_BHN = last_token_BHN < before
         return rows, _without(entries, old_BHN) if bool(old_BHN.any()) else entries
 
-    def _cover(self, rows: list[int] | None, begin: int, covered_BHT: Tensor) -> None:
+    def _cover(self, rows: list[int] | None, begin: int, visible_from_BHT: Tensor) -> None:
         """Note from when on tokens are read through entries; what was known earlier stands."""
         assert self.covered is not None
         assert self.raw_key is not None
-        members = len(covered_BHT) if rows is None else len(self.raw_key)
-        heads = max(self.covered.shape[1], covered_BHT.shape[1])
+        members = len(visible_from_BHT) if rows is None else len(self.raw_key)
+        heads = max(self.covered.shape[1], visible_from_BHT.shape[1])
         known_BHT = self.covered.expand(max(members, len(self.covered)), heads, -1).clone()
         place = slice(None) if rows is None else rows, slice(None), slice(begin - self.start, None)
-        known_BHT[place] = torch.minimum(known_BHT[place], covered_BHT)
+        known_BHT[place] = torch.minimum(known_BHT[place], visible_from_BHT)
         self.covered = known_BHT
 
     def _keep(self, entries: Entries, rotate: Rotate) -> None:
@@ -179,13 +181,13 @@ class EntryLayer(CacheLayerMixin):
         index_BHND = entries.index_BHND
         if index_BHND is not None:
             index_BHND = rotate(index_BHND, entries.position_BHN)
-        closes_BHN = entries.closes_BHN.int()
+        last_token_BHN = entries.last_token_BHN.int()
         if self.keys is None or self.closes is None:
-            self.closes = closes_BHN
+            self.closes = last_token_BHN
         else:
-            rows = max(len(self.closes), len(closes_BHN))
-            heads = max(self.closes.shape[1], closes_BHN.shape[1])
-            both = [x.expand(rows, heads, -1) for x in (self.closes, closes_BHN)]
+            rows = max(len(self.closes), len(last_token_BHN))
+            heads = max(self.closes.shape[1], last_token_BHN.shape[1])
+            both = [x.expand(rows, heads, -1) for x in (self.closes, last_token_BHN)]
             self.closes = torch.cat(both, dim=2)
         self.keys = _joined(self.keys, key_BHND)
         self.values = None if bound else _joined(self.values, entries.value_BHND)
@@ -205,7 +207,7 @@ class EntryLayer(CacheLayerMixin):
         sorted_ = Entries(self.keys, values, self.closes, self.closes, self.closes, self.index).taken(
             order_BHN
         )
-        self.keys, self.closes, self.index = sorted_.key_BHND, sorted_.closes_BHN, sorted_.index_BHND
+        self.keys, self.closes, self.index = sorted_.key_BHND, sorted_.last_token_BHN, sorted_.index_BHND
         self.values = None if self.values is None else sorted_.value_BHND
 
     def forget(self) -> None:
@@ -345,18 +347,18 @@ def _moved(closes: Tensor, start: int) -> Tensor:
 
 def _without(entries: Entries, old_BHN: Tensor) -> Entries:
     """Drop old entries of each row and head; the slots of those with fewer new ones come last."""
-    closes_BHN = entries.closes_BHN.masked_fill(old_BHN, NEVER)
-    most = int((closes_BHN < NEVER).sum(-1).max())
-    order_BHN = closes_BHN.argsort(dim=2, stable=True)[:, :, :most]
-    return replace(entries, closes_BHN=closes_BHN).taken(order_BHN)
+    last_token_BHN = entries.last_token_BHN.masked_fill(old_BHN, NEVER)
+    most = int((last_token_BHN < NEVER).sum(-1).max())
+    order_BHN = last_token_BHN.argsort(dim=2, stable=True)[:, :, :most]
+    return replace(entries, last_token_BHN=last_token_BHN).taken(order_BHN)
 
 
 def _merged(parts: Sequence[tuple[list[int] | None, Entries]], batch: int) -> Entries:
     """One set of entries for all rows; rows with fewer of them, or none, get slots that never close."""
     if parts[0][0] is None:
         return parts[0][1]
-    heads = max(entries.closes_BHN.shape[1] for _, entries in parts)
-    most = max(entries.closes_BHN.shape[2] for _, entries in parts)
+    heads = max(entries.last_token_BHN.shape[1] for _, entries in parts)
+    most = max(entries.last_token_BHN.shape[2] for _, entries in parts)
 
     def merge(name: str, fill: int) -> Tensor:
         first = getattr(parts[0][1], name)
@@ -373,7 +375,7 @@ def _merged(parts: Sequence[tuple[list[int] | None, Entries]], batch: int) -> En
         key_BHND,
         key_BHND if first.value_BHND is first.key_BHND else merge("value_BHND", 0),
         merge("position_BHN", 0),
-        merge("closes_BHN", NEVER),
-        first.covered_BHT,
+        merge("last_token_BHN", NEVER),
+        first.visible_from_BHT,
         None if first.index_BHND is None else merge("index_BHND", 0),
     )

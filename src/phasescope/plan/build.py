@@ -1,4 +1,4 @@
-"""The plan of a run: power, trials, tokens, memory, time and money of every arm."""
+"""The plan of a run: power, trials, tokens, memory, time and money of every condition."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..backends import BackendSpec
 from ..checkpoints.memory import UNKNOWN, Memory, folder_memory
 from ..errors import UsageError
 from ..running import Introduction
-from ..running.engine import Desk
-from ..running.runner import Arm, planned
+from ..running.engine import Dispatcher
+from ..running.runner import Condition, planned
 from ..statistics.fold import identified_fold
 from ..statistics.phase_effect import detectable, power_at
 from ..statistics.power import Guess, planned_noise
@@ -25,7 +25,7 @@ EFFECT = 0.05
 ENOUGH = 25
 """Contexts from which the intervals were shown to hold."""
 BUDGET = 5.0
-"""Seconds of calibration per arm."""
+"""Seconds of calibration per condition."""
 
 Report = Callable[[str], None]
 """Told what is being worked out."""
@@ -52,11 +52,11 @@ class Prices:
 
 
 @dataclass(frozen=True)
-class ArmPlan:
-    """What one arm will see and cost.
+class ConditionPlan:
+    """What one condition will see and cost.
 
     Attributes:
-        name: of the arm.
+        name: of the condition.
         contexts, layouts, trials: how much is asked.
         longest: tokens of the longest prompt with what is generated.
         read_tokens: prompt tokens that the backend will read: its `tokens` after the run.
@@ -93,14 +93,14 @@ class RunPlan:
     """What a run will see and cost.
 
     Attributes:
-        arms: one after the other.
+        conditions: one after the other.
         guess: what the power rests on.
         load_seconds: that loading the models took, and will take the run before it begins.
         seconds: the run from then on; None without a calibration.
         cost: money, the calibration's own included.
     """
 
-    arms: tuple[ArmPlan, ...]
+    conditions: tuple[ConditionPlan, ...]
     guess: Guess
     load_seconds: float
     seconds: float | None
@@ -109,11 +109,15 @@ class RunPlan:
     @property
     def warnings(self) -> list[str]:
         """What the run will be too small for, in words."""
-        few = sorted({arm.contexts for arm in self.arms if arm.contexts < ENOUGH})
+        few = sorted({condition.contexts for condition in self.conditions if condition.contexts < ENOUGH})
         said = [f"{n} contexts: intervals and tests hold from {ENOUGH} on; ask more contexts" for n in few]
-        weak = [arm.name for arm in self.arms if arm.power is not None and arm.power < 0.8]
+        weak = [
+            condition.name
+            for condition in self.conditions
+            if condition.power is not None and condition.power < 0.8
+        ]
         if weak:
-            effect = 100 * self.arms[0].effect
+            effect = 100 * self.conditions[0].effect
             said.append(f"underpowered for a phase SD of {effect:g} points: {', '.join(weak)}")
         return said
 
@@ -123,7 +127,7 @@ class RunPlan:
 
 
 def plan_run(
-    arms: Sequence[Arm],
+    conditions: Sequence[Condition],
     seed: int,
     *,
     guess: Guess | None = None,
@@ -133,18 +137,18 @@ def plan_run(
     workers: int = 1,
     report: Report = lambda doing: None,
 ) -> RunPlan:
-    """Work out what `run` with the same arms and seed will see and cost; nothing is written.
+    """Work out what `run` with the same conditions and seed will see and cost; nothing is written.
 
     The trials are drawn as the run will draw them, so that the tokens are exact. Backends are loaded for
     their description and the calibration, one at a time.
 
     Args:
-        arms: of the run.
+        conditions: of the run.
         seed: of every draw.
         guess: accuracy and noise that the power rests on.
         effect: phase SD whose power is stated, as a fraction.
         prices: per million tokens.
-        budget: seconds of calibration per arm; 0 for none, and then no token is spent and no time predicted.
+        budget: seconds of calibration per condition; 0 for none, and then no token is spent and no time predicted.
         workers: among how many the batches are dealt out.
         report: told what is being worked out.
 
@@ -154,27 +158,36 @@ def plan_run(
     if not 0 < effect < 1 or not 0 <= budget < float("inf"):
         raise UsageError(f"effect {effect}, calibration of {budget} s; give a share below 1, and 0 s or more")
     guess, prices = guess or Guess(), prices or Prices()
-    desk = Desk([arm.backend for arm in arms])
+    desk = Dispatcher([condition.backend for condition in conditions])
     known: list[Introduction] = []
     loading = 0.0
-    for number, arm in enumerate(arms):
-        report(f"loading {arm.name}")
+    for number, condition in enumerate(conditions):
+        report(f"loading {condition.name}")
         started = time.perf_counter()
-        known.append(desk.introduce(number, arm.protocol.synthetic))
+        known.append(desk.introduce(number, condition.protocol.synthetic))
         loading += time.perf_counter() - started
-    counted = _count(arms, seed, known, report)
+    counted = _count(conditions, seed, known, report)
     plans = []
-    for number, (arm, counts) in enumerate(zip(arms, counted, strict=True)):
+    for number, (condition, counts) in enumerate(zip(conditions, counted, strict=True)):
         started = time.perf_counter()
         backend = desk.backend(number)
         loading += time.perf_counter() - started  # as in the run, which also loads several models twice
-        report(f"calibrating {arm.name}")
-        pace = calibrate(backend, arm.protocol, counts.first, budget) if budget else None
+        report(f"calibrating {condition.name}")
+        pace = calibrate(backend, condition.protocol, counts.first, budget) if budget else None
         share = bool(getattr(backend, "share_prefix", False))
         fold = _fold(known, number, counts)
         plans.append(
-            _arm_plan(
-                arm, counts, known[number].description, pace, share, fold, guess, effect, prices, workers
+            _condition_plan(
+                condition,
+                counts,
+                known[number].description,
+                pace,
+                share,
+                fold,
+                guess,
+                effect,
+                prices,
+                workers,
             )
         )
     seconds = [plan.seconds for plan in plans]
@@ -183,23 +196,25 @@ def plan_run(
     return RunPlan(tuple(plans), guess, loading, total, sum(plan.cost for plan in plans) + spent)
 
 
-def _count(arms: Sequence[Arm], seed: int, known: Sequence[Introduction], report: Report) -> list[Counts]:
-    """Counts of every arm; arms with equal protocols and vocabularies ask the same and are counted once."""
+def _count(
+    conditions: Sequence[Condition], seed: int, known: Sequence[Introduction], report: Report
+) -> list[Counts]:
+    """Counts of every condition; conditions with equal protocols and vocabularies ask the same and are counted once."""
     counted: list[Counts] = []
-    for number, arm in enumerate(arms):
+    for number, condition in enumerate(conditions):
         vocabulary = known[number].vocabulary
         for other in range(number):
-            if (arms[other].protocol, known[other].vocabulary) == (arm.protocol, vocabulary):
+            if (conditions[other].protocol, known[other].vocabulary) == (condition.protocol, vocabulary):
                 counted.append(counted[other])
                 break
         else:
-            report(f"counting {arm.name}")
-            counted.append(count(batch for _, batch in planned([arm], seed, [vocabulary])))
+            report(f"counting {condition.name}")
+            counted.append(count(batch for _, batch in planned([condition], seed, [vocabulary])))
     return counted
 
 
 def _fold(known: Sequence[Introduction], number: int, counts: Counts) -> int:
-    """The arm's own largest stride, else the largest of the others, else one phase per layout."""
+    """The condition's own largest stride, else the largest of the others, else one phase per layout."""
 
     def strides(introduction: Introduction) -> list[int]:
         return [grid["stride"] for grid in introduction.description["grids"] or () if grid["stride"] > 1]
@@ -208,8 +223,8 @@ def _fold(known: Sequence[Introduction], number: int, counts: Counts) -> int:
     return max(own, default=max(counts.layouts, 2))
 
 
-def _arm_plan(
-    arm: Arm,
+def _condition_plan(
+    condition: Condition,
     counts: Counts,
     description: dict[str, Any],
     pace: Pace | None,
@@ -219,11 +234,11 @@ def _arm_plan(
     effect: float,
     prices: Prices,
     workers: int,
-) -> ArmPlan:
-    smallest, power = _power(arm, counts, fold, guess, effect)
+) -> ConditionPlan:
+    smallest, power = _power(condition, counts, fold, guess, effect)
     read = counts.read(share=share)
-    return ArmPlan(
-        name=arm.name,
+    return ConditionPlan(
+        name=condition.name,
         contexts=counts.batches,
         layouts=counts.layouts,
         trials=counts.trials,
@@ -234,7 +249,7 @@ def _arm_plan(
         smallest_effect=smallest,
         power=power,
         effect=effect,
-        memory=_memory(arm, counts, description),
+        memory=_memory(condition, counts, description),
         pace=pace,
         seconds=None if pace is None else _seconds(pace, counts, read, workers),
         cost=prices.cost(read, counts.new_tokens),
@@ -242,24 +257,24 @@ def _arm_plan(
 
 
 def _power(
-    arm: Arm, counts: Counts, fold: int, guess: Guess, effect: float
+    condition: Condition, counts: Counts, fold: int, guess: Guess, effect: float
 ) -> tuple[float | None, float | None]:
     """Smallest detectable effect, and the power of finding the given one."""
-    design = identified_fold(counts.table, arm.protocol.moves, fold)
+    design = identified_fold(counts.table, condition.protocol.moves, fold)
     if counts.table.n_clusters < 4 or not design.identified or len(design.phase_S) < 2:
         return None, None
     noise, phases = planned_noise(counts.table, design, guess), len(design.phase_S)
     return detectable(noise, phases), power_at(effect, noise, phases)
 
 
-def _memory(arm: Arm, counts: Counts, description: dict[str, Any]) -> Memory:
+def _memory(condition: Condition, counts: Counts, description: dict[str, Any]) -> Memory:
     """Of a model that is loaded from a folder."""
-    if not isinstance(arm.backend, BackendSpec) or "max_tokens" not in description:
+    if not isinstance(condition.backend, BackendSpec) or "max_tokens" not in description:
         return UNKNOWN
-    path = arm.backend.settings.get("path")
+    path = condition.backend.settings.get("path")
     if path is None:
         return UNKNOWN
-    dtype = str(arm.backend.settings.get("dtype", "auto"))
+    dtype = str(condition.backend.settings.get("dtype", "auto"))
     return folder_memory(
         Path(path),
         dtype=dtype,

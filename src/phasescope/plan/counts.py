@@ -18,7 +18,7 @@ SAMPLES = 3
 
 @dataclass(frozen=True)
 class Counts:
-    """The trials of one arm.
+    """The trials of one condition.
 
     Attributes:
         batches: planned batches, one context each.

@@ -64,13 +64,13 @@ class Protocol(ABC):
     def plan(self) -> Plan:
         """What the batches will cost, without drawing them."""
 
-    def observe(self, trial: Trial, reply: Reply, arm: str) -> Observation:
+    def observe(self, trial: Trial, reply: Reply, condition: str) -> Observation:
         """Score a reply: exact match over the whole vocabulary, and among the candidates alone.
 
         Among the candidates the right one must beat every other; a tie is not a right answer.
         """
         return Observation(
-            arm=arm,
+            condition=condition,
             trial=trial.digest,
             cluster=trial.cluster,
             block=trial.block,

@@ -149,12 +149,12 @@ class Needle(Protocol):
         for fact, turn_L in zip(facts, balanced_turns(start_CQ, self.groups, rng), strict=True):
             yield self._trials(self._arrange(*fact), np.arange(self.groups) + self.groups * turn_L)
 
-    def observe(self, trial: Trial, reply: Reply, arm: str) -> Observation:
+    def observe(self, trial: Trial, reply: Reply, condition: str) -> Observation:
         """Right is a continuation that, stripped, begins with the value; of ids without a text, their text."""
         text = reply.text if reply.text is not None else self.tokenizer.decode(reply.ids)
         value = self.tokenizer.decode(trial.answer_ids).strip()
         score = float(text.strip().startswith(value))
-        return super().observe(trial, reply, arm).model_copy(update={"score": score, "text": text})
+        return super().observe(trial, reply, condition).model_copy(update={"score": score, "text": text})
 
     @cached_property
     def _frame(self) -> Frame:

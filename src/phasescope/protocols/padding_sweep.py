@@ -199,12 +199,12 @@ class PaddingSweep(Protocol):
             generate=self.new_tokens if scored else None,
         )
 
-    def observe(self, trial: Trial, reply: Reply, arm: str) -> Observation:
+    def observe(self, trial: Trial, reply: Reply, condition: str) -> Observation:
         """Score by the next token, or by the scorer; keep the strongest rival's log-probability."""
         text = self._text(reply)
         expected = next(prompt.expected for prompt in self.prompts if prompt.name == trial.cluster)
         if self.scorer is not None:
-            plain = super().observe(trial, replace(reply, candidate_logprobs=None), arm)
+            plain = super().observe(trial, replace(reply, candidate_logprobs=None), condition)
             return plain.model_copy(update={"score": self.scorer.score(text or "", expected), "text": text})
         seen: dict[str, Any] = {"text": None if text is None else text[:LEGIBLE]}
         if not reply.ids and text is not None:
@@ -212,7 +212,7 @@ class PaddingSweep(Protocol):
         if reply.candidate_logprobs is not None:
             strongest = max(reply.candidate_logprobs[1:])
             seen["rival_logprob"] = strongest if np.isfinite(strongest) else None
-        return super().observe(trial, reply, arm).model_copy(update=seen)
+        return super().observe(trial, reply, condition).model_copy(update=seen)
 
     def _text(self, reply: Reply) -> str | None:
         """The continuation as text, without control tokens."""

@@ -184,10 +184,12 @@ def exposure_bars(key: str, stride: StrideAudit) -> Figure:
     for phase, count in enumerate(counts):
         x, half = frame.x(phase), 0.36 * frame.step
         if count:
-            parts.append(box(x - half, frame.y(count / most), x + half, frame.y(0), "bar arm"))
+            parts.append(box(x - half, frame.y(count / most), x + half, frame.y(0), "bar condition"))
         else:
             # A phase without any sample must not look like a thin bar.
-            parts.append(element("circle", cx=x, cy=frame.y(0) - 5, r=min(3.5, half), class_="ring arm"))
+            parts.append(
+                element("circle", cx=x, cy=frame.y(0) - 5, r=min(3.5, half), class_="ring condition")
+            )
         if phase % every == 0:
             parts.append(text(x, frame.height - frame.bottom + 18, str(phase), "tick"))
     height = frame.y(even / most)
@@ -216,7 +218,7 @@ def _accuracy_bars(rates: PhaseRates, period: int | None) -> Figure | None:
         return None
     findings = [
         Finding(
-            arm="scores",
+            condition="scores",
             name="phase_rate",
             value=float(rates.rate_S[phase]),
             low=float(rates.low_S[phase]),
@@ -229,7 +231,7 @@ def _accuracy_bars(rates: PhaseRates, period: int | None) -> Figure | None:
         )
         for phase in range(rates.stride)
     ]
-    drawn = residue_bars(f"accuracy-{rates.stride}", Curve("scores", "arm", findings), period, "needle")
+    drawn = residue_bars(f"accuracy-{rates.stride}", Curve("scores", "condition", findings), period, "needle")
     caption = f"{drawn.caption} Whiskers: Wilson's 95 % intervals, samples counting as independent."
     return replace(drawn, title=f"Accuracy by phase, stride {rates.stride}", caption=caption)
 

@@ -15,7 +15,7 @@ from ..files import dump_json, write_atomic
 from ..mitigations import Profile, write_profiles
 from ..records import SCHEMA, Finding, Observation
 from ..statistics import analyse, correct
-from ..statistics.conditions import Arm, read_arms
+from ..statistics.conditions import Condition, read_conditions
 from . import losses
 from .method import Settings, describe
 from .run_page import render
@@ -27,8 +27,8 @@ def build_report(
 ) -> Path:
     """Analyse one or several runs and write findings.json, profile.json, observations.parquet and report.html.
 
-    The same runs, seed and draws give the same bytes. An arm's numbers depend on the seed and its name,
-    not on the arms beside it, up to the correction over arms.
+    The same runs, seed and draws give the same bytes. A condition's numbers depend on the seed and its name,
+    not on the conditions beside it, up to the correction over conditions.
 
     Args:
         folders: run folders, finished or not.
@@ -45,25 +45,29 @@ def build_report(
     """
     if out is None and len(folders) > 1:
         raise UsageError(f"{len(folders)} runs and no folder for their common report; give one with --out")
-    arms, runs = read_arms(folders)
-    _refuse_empty(arms)
+    conditions, runs = read_conditions(folders)
+    _refuse_empty(conditions)
     folder = folders[0] if out is None else out
-    findings = correct([finding for arm in arms for finding in findings_of(arm, arms, seed, draws)])
+    findings = correct(
+        [finding for condition in conditions for finding in findings_of(condition, conditions, seed, draws)]
+    )
     write_findings(folder / "findings.json", findings)
-    profiles = (Profile.from_findings(arm.name, findings) for arm in arms)
+    profiles = (Profile.from_findings(condition.name, findings) for condition in conditions)
     write_profiles(folder / "profile.json", [profile for profile in profiles if profile])
-    write_atomic(folder / "observations.parquet", _parquet(arms, several=len(runs) > 1))
+    write_atomic(folder / "observations.parquet", _parquet(conditions, several=len(runs) > 1))
     title = ", ".join(runs)
-    page = render(title, arms, findings, describe(arms, runs, findings, Settings(folder, seed, draws)))
+    page = render(
+        title, conditions, findings, describe(conditions, runs, findings, Settings(folder, seed, draws))
+    )
     write_atomic(folder / "report.html", page)
     return folder / "report.html"
 
 
-def _refuse_empty(arms: Sequence[Arm]) -> None:
+def _refuse_empty(conditions: Sequence[Condition]) -> None:
     """Refuse runs of which every asked prompt was dropped."""
-    lost = [arm for arm in arms if arm.dropped]
-    if lost and not any(arm.observations for arm in arms):
-        said = "; ".join(f"{arm.name}: {losses.reasons(arm)}" for arm in lost)
+    lost = [condition for condition in conditions if condition.dropped]
+    if lost and not any(condition.observations for condition in conditions):
+        said = "; ".join(f"{condition.name}: {losses.reasons(condition)}" for condition in lost)
         raise UsageError(f"nothing to analyse, every prompt was dropped: {said}; mend that and measure anew")
 
 
@@ -84,51 +88,57 @@ def write_findings(path: Path, findings: Sequence[Finding]) -> None:
     write_atomic(path, dump_json({"schema": SCHEMA, "findings": listed}))
 
 
-def findings_of(arm: Arm, arms: Sequence[Arm], seed: int, draws: int) -> list[Finding]:
-    """One arm's findings; a control is also folded by the strides of the arms that it stands beside."""
-    if not arm.observations:
+def findings_of(
+    condition: Condition, conditions: Sequence[Condition], seed: int, draws: int
+) -> list[Finding]:
+    """One condition's findings; a control is also folded by the strides of the conditions that it stands beside."""
+    if not condition.observations:
         return []
-    if arm.protocol == SWEEP:
-        return [_marked(finding, arm) for finding in sweep_findings(arm, seed, draws)]
+    if condition.protocol == SWEEP:
+        return [_marked(finding, condition) for finding in sweep_findings(condition, seed, draws)]
 
     def analysed(fold: int, draws: int) -> list[Finding]:
         try:
             findings = analyse(
-                arm.observations,
-                stride=arm.stride,
+                condition.observations,
+                stride=condition.stride,
                 fold=fold,
-                residues=arm.residues,
-                coordinate=arm.coordinate,
-                rng=np.random.default_rng([seed, *arm.name.encode()]),
+                residues=condition.residues,
+                coordinate=condition.coordinate,
+                rng=np.random.default_rng([seed, *condition.name.encode()]),
                 draws=draws,
             )
         except UsageError as error:
-            if not arm.dropped:
+            if not condition.dropped:
                 raise
             raise UsageError(
-                f"{error}; {len(arm.dropped):,} prompts were dropped: {losses.reasons(arm)}"
+                f"{error}; {len(condition.dropped):,} prompts were dropped: {losses.reasons(condition)}"
             ) from None
-        return [finding.model_copy(update={"arm": arm.name}) for finding in findings]
+        return [finding.model_copy(update={"condition": condition.name}) for finding in findings]
 
-    findings = [_marked(finding, arm) for finding in analysed(arm.fold, draws)]
-    beside = {other.fold for other in arms if other.control_among(arms) is arm} - {arm.fold}
+    findings = [_marked(finding, condition) for finding in analysed(condition.fold, draws)]
+    beside = {other.fold for other in conditions if other.control_among(conditions) is condition} - {
+        condition.fold
+    }
     for fold in sorted(beside):
         # Only the rates are kept, and they rest on no permutation.
         findings += [finding for finding in analysed(fold, draws=2) if finding.name == "phase_rate"]
     return findings
 
 
-def _marked(finding: Finding, arm: Arm) -> Finding:
-    """A period says whether its arm is a control (a foreign grid may be just unknown), a mean what it lacks."""
-    marks: dict[str, object] = {"control": arm.control} if finding.name == "period" else {}
-    if finding.name == "mean_accuracy" and arm.dropped:
-        marks = {"dropped_trials": len(arm.dropped), "dropped_for": losses.reasons(arm)}
+def _marked(finding: Finding, condition: Condition) -> Finding:
+    """A period says whether its condition is a control (a foreign grid may be just unknown), a mean what it lacks."""
+    marks: dict[str, object] = {"control": condition.control} if finding.name == "period" else {}
+    if finding.name == "mean_accuracy" and condition.dropped:
+        marks = {"dropped_trials": len(condition.dropped), "dropped_for": losses.reasons(condition)}
     return finding.model_copy(update={"detail": {**finding.detail, **marks}}) if marks else finding
 
 
-def _parquet(arms: Sequence[Arm], several: bool) -> bytes:
+def _parquet(conditions: Sequence[Condition], several: bool) -> bytes:
     """All observations as one table; with several runs a first column names the run."""
-    rows = [(arm.run, observation) for arm in arms for observation in arm.observations]
+    rows = [
+        (condition.run, observation) for condition in conditions for observation in condition.observations
+    ]
     whole = ("v", "layout", "source_position", "query_position", "prompt_tokens", "answer")
     kinds = dict.fromkeys(whole, pa.int64()) | dict.fromkeys(
         ("score", "candidate_score", "logprob", "rival_logprob"), pa.float64()

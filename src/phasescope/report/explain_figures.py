@@ -75,13 +75,13 @@ def _cell(x: float, y: float, width: float, height: float, class_: str, opacity:
 
 
 def loss_curve(
-    key: str, loss: dict[str, object], arm: str, coordinate: str, contexts: tuple[int, int]
+    key: str, loss: dict[str, object], condition: str, coordinate: str, contexts: tuple[int, int]
 ) -> Figure:
     """Accuracy lost at each phase without one unit, with its band."""
     values, lows, highs = (list(map(_number, _list(loss[name]))) for name in ("phase", "low", "high"))
     rates = [
         Finding(
-            arm=arm,
+            condition=condition,
             name="loss_at_phase",
             value=value,
             low=low,
@@ -93,7 +93,7 @@ def loss_curve(
         )
         for phase, (value, low, high) in enumerate(zip(values, lows, highs, strict=True))
     ]
-    drawn = phase_curve(key, Curve(str(loss["unit"]), "arm", rates), None, coordinate)
+    drawn = phase_curve(key, Curve(str(loss["unit"]), "condition", rates), None, coordinate)
     most, least = max(values), min(values)
     caption = (
         f"Points of accuracy lost without {plain(str(loss['unit']))}: most at phase {values.index(most)} "
@@ -112,7 +112,7 @@ def gate_bars(key: str, gate: dict[str, object]) -> Figure:
     parts = [_scaled_axes(frame, top)]
     for slot, value in enumerate(mean):
         x, half = frame.x(slot), 0.34 * frame.step
-        parts.append(box(x - half, frame.y(value / top), x + half, frame.y(0), "bar arm"))
+        parts.append(box(x - half, frame.y(value / top), x + half, frame.y(0), "bar condition"))
         parts.append(line((x, frame.y(low[slot] / top)), (x, frame.y(high[slot] / top)), "whisker"))
     even = frame.y(1 / len(mean) / top)
     parts.append(line((frame.left, even), (frame.width - frame.right, even), "even"))
@@ -176,9 +176,9 @@ def account_curve(key: str, account: dict[str, object], curve: dict[str, object]
         x, half = frame.x(phase), 0.34 * frame.step
         kind = "weak" if phase == weakest else "control"
         parts.append(box(x - half, frame.y(value), x + half, frame.y(0), f"bar {kind}"))
-    band = path([*frame.points(highs), *reversed(frame.points(lows))], "band arm", closed=True)
-    parts += [band, path(frame.points(rates), "curve arm")]
-    parts += [dot(spot, 3.4, "dot arm") for spot in frame.points(rates) if len(kept) <= 32]
+    band = path([*frame.points(highs), *reversed(frame.points(lows))], "band condition", closed=True)
+    parts += [band, path(frame.points(rates), "curve condition")]
+    parts += [dot(spot, 3.4, "dot condition") for spot in frame.points(rates) if len(kept) <= 32]
     caption = (
         f"Bars: the coverage account, from gates alone; it names phase {weakest}. Line: measured accuracy; weakest are "
         f"phases {', '.join(map(str, measured))}. {'A hit' if account['hit'] else 'A miss'}; a phase drawn at random "

@@ -56,7 +56,7 @@ def explain_page(path: Path) -> Path:
     said = sentences(told)
     page = filled(
         "explain.html.j2",
-        title=plain(f"{told['run']}, {told['arm']}"),
+        title=plain(f"{told['run']}, {told['condition']}"),
         sentences=said,
         headline=next((said[name] for name in HEADLINES if name in said), "Nothing could be explained."),
         told=told,
@@ -219,7 +219,7 @@ def _heads(told: dict[str, Any]) -> list[Figure]:
     shown = [loss for loss in losses if loss["mean_p_holm"] < SIGNIFICANT][:MOST_FIGURES]
     counts = (told["blocks"], told["contexts"])
     figures += [
-        loss_curve(f"loss-{index}", loss, told["arm"], told["coordinate"], counts)
+        loss_curve(f"loss-{index}", loss, told["condition"], told["coordinate"], counts)
         for index, loss in enumerate(shown)
     ]
     return figures

@@ -19,7 +19,7 @@ from ..records import Finding
 from ..statistics.verdict import State, interval_words, percent, plain
 from .svg import Frame, Point, box, dot, drawing, element, line, path, text
 
-LABEL = 24  # characters of an arm's name that fit beside a curve
+LABEL = 24  # characters of a condition's name that fit beside a curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class Curve:
 
     Attributes:
         name: whose curve it is.
-        kind: `arm` or `control`, as which it is drawn.
+        kind: `condition` or `control`, as which it is drawn.
         rates: one finding per phase, `residue` 0 to n − 1.
     """
 
     name: str
-    kind: Literal["arm", "control"]
+    kind: Literal["condition", "control"]
     rates: Sequence[Finding]
 
     @property
@@ -191,7 +191,11 @@ def _period_bands(frame: Frame, period: int) -> list[Markup]:
 
 
 def context_dots(
-    key: str, name: str, kind: Literal["arm", "control"], shares: npt.NDArray[np.float64], coordinate: str
+    key: str,
+    name: str,
+    kind: Literal["condition", "control"],
+    shares: npt.NDArray[np.float64],
+    coordinate: str,
 ) -> Figure:
     """How the contexts spread at each phase: one dot per context, their middle half, their median.
 
@@ -241,18 +245,18 @@ SCALES = {0.05: 0.01, 0.1: 0.02, 0.2: 0.05, 0.3: 0.1, 0.5: 0.1, 1.0: 0.2}
 """Ends of the forest's axis and the steps between its ticks."""
 
 
-def spread_forest(key: str, arms: Sequence[tuple[str, bool, State, Finding]]) -> Figure:
-    """Phase SD of every arm with its 95 % interval, from zero.
+def spread_forest(key: str, conditions: Sequence[tuple[str, bool, State, Finding]]) -> Figure:
+    """Phase SD of every condition with its 95 % interval, from zero.
 
     Args:
         key: an identifier that is unique in the page.
-        arms: name, whether it is a control, what was judged, and the `phase_sd` finding.
+        conditions: name, whether it is a control, what was judged, and the `phase_sd` finding.
     """
     width, row, top = 460.0, 44.0, 20.0
     left, right = 8.0, width - 142.0
-    reach = max(f.high or f.value or 0.0 for *_, f in arms)
+    reach = max(f.high or f.value or 0.0 for *_, f in conditions)
     most = next((end for end in SCALES if end >= reach), 1.0)
-    floor = top + row * len(arms)
+    floor = top + row * len(conditions)
 
     def x(share: float) -> float:
         return left + min(max(share, 0.0), most) / most * (right - left)
@@ -262,9 +266,9 @@ def spread_forest(key: str, arms: Sequence[tuple[str, bool, State, Finding]]) ->
         parts.append(line((x(tick), top - 8), (x(tick), floor), "grid" if tick else "axis"))
         parts.append(text(x(tick), floor + 17, f"{100 * tick:.0f}", "tick"))
     parts.append(text((left + right) / 2, floor + 38, "phase SD, points of accuracy", "axis-name"))
-    for index, (arm, control, state, finding) in enumerate(arms):
-        y, kind = top + row * index + 26, "control" if control else "arm"
-        parts.append(text(left + 8, y - 16, plain(arm, 36), "row", "start"))
+    for index, (condition, control, state, finding) in enumerate(conditions):
+        y, kind = top + row * index + 26, "control" if control else "condition"
+        parts.append(text(left + 8, y - 16, plain(condition, 36), "row", "start"))
         if finding.low is not None and finding.high is not None:
             ends = x(finding.low), x(finding.high)
             parts.append(line((ends[0], y), (ends[1], y), f"interval {kind}"))
@@ -278,10 +282,12 @@ def spread_forest(key: str, arms: Sequence[tuple[str, bool, State, Finding]]) ->
     )
     rows = [
         (plain(a), "control" if control else "tested", state, interval_words(f))
-        for a, control, state, f in arms
+        for a, control, state, f in conditions
     ]
-    svg = drawing(key, "Phase SD of every arm", caption, (width, floor + 46), *parts)
-    return Figure(svg, "Phase SD of every arm", caption, ("Arm", "Role", "Verdict", "Phase SD"), rows)
+    svg = drawing(key, "Phase SD of every condition", caption, (width, floor + 46), *parts)
+    return Figure(
+        svg, "Phase SD of every condition", caption, ("Condition", "Role", "Verdict", "Phase SD"), rows
+    )
 
 
 def _marker(at: Point, state: State, kind: str) -> Markup:

@@ -15,13 +15,13 @@ from ..errors import UnknownNameError
 from ..grid import WindowGrid
 from ..records import Finding
 from ..statistics import position_balance
-from ..statistics.conditions import Arm
-from ..statistics.verdict import by_arm, find, plain
+from ..statistics.conditions import Condition
+from ..statistics.verdict import by_condition, find, plain
 from . import losses
 from .sweep_page import SWEEP, sweep_command
 
 COLUMNS = (
-    "Arm",
+    "Condition",
     "Protocol",
     "Contexts",
     "Questions",
@@ -51,14 +51,14 @@ class Method:
     Attributes:
         settings: what the analysis was asked for.
         seeds: the seed of each run by its label.
-        unfinished: warnings about arms that have not answered all their trials, or lost some.
+        unfinished: warnings about conditions that have not answered all their trials, or lost some.
         protocols: what was asked, one paragraph per protocol and settings.
-        rows: one row per arm for `columns`.
+        rows: one row per condition for `columns`.
         definitions: finding name and how it was computed.
-        compared: over how many arms p-values are corrected, at most.
+        compared: over how many conditions p-values are corrected, at most.
         commands: command lines that lead to the same report.
         versions: what the numbers may depend on.
-        lost: one row per arm and reason for prompts that were dropped, for `lost_columns`.
+        lost: one row per condition and reason for prompts that were dropped, for `lost_columns`.
     """
 
     settings: Settings
@@ -76,34 +76,37 @@ class Method:
 
 
 def describe(
-    arms: Sequence[Arm], runs: dict[str, dict[str, Any]], findings: Sequence[Finding], settings: Settings
+    conditions: Sequence[Condition],
+    runs: dict[str, dict[str, Any]],
+    findings: Sequence[Finding],
+    settings: Settings,
 ) -> Method:
-    """Put the method of a report together from its runs, its arms and its findings."""
-    grouped = by_arm(findings)
+    """Put the method of a report together from its runs, its conditions and its findings."""
+    grouped = by_condition(findings)
     return Method(
         settings=settings,
         seeds={plain(label): run["seed"] for label, run in runs.items()},
-        unfinished=[*_unfinished(runs, arms), *losses.warnings(arms)],
+        unfinished=[*_unfinished(runs, conditions), *losses.warnings(conditions)],
         protocols=list(_protocols(runs)),
         columns=COLUMNS,
-        rows=[_row(arm, grouped.get(arm.name, [])) for arm in arms],
-        lost=losses.rows(arms),
+        rows=[_row(condition, grouped.get(condition.name, [])) for condition in conditions],
+        lost=losses.rows(conditions),
         definitions=sorted({finding.name: finding.method for finding in reversed(findings)}.items()),
-        compared=max((int(finding.detail.get("arms_compared", 0)) for finding in findings), default=0),
+        compared=max((int(finding.detail.get("conditions_compared", 0)) for finding in findings), default=0),
         commands=_commands(runs, settings),
-        versions=_versions(runs, arms),
+        versions=_versions(runs, conditions),
     )
 
 
-def _unfinished(runs: dict[str, dict[str, Any]], arms: Sequence[Arm]) -> Iterator[str]:
-    """A warning per arm that has been asked fewer trials than planned."""
+def _unfinished(runs: dict[str, dict[str, Any]], conditions: Sequence[Condition]) -> Iterator[str]:
+    """A warning per condition that has been asked fewer trials than planned."""
     planned = {
-        (label, arm["name"]): arm["protocol"]["plan"]["trials"]
+        (label, condition["name"]): condition["protocol"]["plan"]["trials"]
         for label, run in runs.items()
-        for arm in run["arms"]
+        for condition in run["conditions"]
     }
-    for (_, name), trials, arm in zip(planned, planned.values(), arms, strict=True):
-        asked = len(arm.observations) + len(arm.dropped)
+    for (_, name), trials, condition in zip(planned, planned.values(), conditions, strict=True):
+        asked = len(condition.observations) + len(condition.dropped)
         if asked < trials:
             yield f"Not finished: {plain(name)} has answered {asked:,} of {trials:,} prompts."
 
@@ -112,8 +115,8 @@ def _protocols(runs: dict[str, dict[str, Any]]) -> Iterator[str]:
     """One paragraph per protocol with its settings, in the order of first use."""
     told = set()
     for run in runs.values():
-        for arm in run["arms"]:
-            protocol = arm["protocol"]
+        for condition in run["conditions"]:
+            protocol = condition["protocol"]
             settings = ", ".join(
                 f"{k} {value}" for k, value in protocol["settings"].items() if value is not None
             )
@@ -135,19 +138,19 @@ def _summary(protocol: str) -> str:
     return " ".join(words.split()) + " " if words else ""
 
 
-def _row(arm: Arm, findings: Sequence[Finding]) -> tuple[str, ...]:
-    seen, period = arm.observations, find(findings, "period")
+def _row(condition: Condition, findings: Sequence[Finding]) -> tuple[str, ...]:
+    seen, period = condition.observations, find(findings, "period")
     detail = {} if period is None else period.detail
-    own = "none" if arm.control else "not known" if arm.stride is None else str(arm.stride)
+    own = "none" if condition.control else "not known" if condition.stride is None else str(condition.stride)
     return (
-        plain(arm.name, 200),
-        arm.protocol,
+        plain(condition.name, 200),
+        condition.protocol,
         f"{len({o.cluster for o in seen}):,}",
         f"{len({o.block for o in seen}):,}",
         f"{len({o.layout for o in seen}):,}",
         f"{len(seen):,}",
         f"{np.mean([o.prompt_tokens for o in seen]):.0f}" if seen else "–",
-        _balance(arm),
+        _balance(condition),
         own,
         _ranges(detail.get("tested", ())),
         _ranges(detail.get("not_testable", ())),
@@ -168,11 +171,11 @@ def _ranges(strides: Sequence[int]) -> str:
     )
 
 
-def _balance(arm: Arm) -> str:
+def _balance(condition: Condition) -> str:
     """How far the residue groups differ in mean and SD of the folded position, in tokens."""
-    if not arm.observations:
+    if not condition.observations:
         return "–"
-    balance = position_balance(arm.observations, arm.residues, arm.coordinate)
+    balance = position_balance(condition.observations, condition.residues, condition.coordinate)
     return f"{balance.mean_spread:.2f}, {balance.sd_spread:.2f}"
 
 
@@ -180,26 +183,27 @@ def _commands(runs: dict[str, dict[str, Any]], settings: Settings) -> list[str]:
     """One `measure` per run, then the `report`; folders are named as they are called, not where they lie."""
     folders = [f"runs/{label}" for label in runs]
     commands = [
-        _measure(run["arms"], run["seed"], folder) for run, folder in zip(runs.values(), folders, strict=True)
+        _measure(run["conditions"], run["seed"], folder)
+        for run, folder in zip(runs.values(), folders, strict=True)
     ]
     out = [] if len(runs) == 1 else ["--out", f"runs/{settings.folder.resolve().name}"]
     asked = [*folders, *out, "--seed", str(settings.seed), "--draws", str(settings.draws)]
     return [*commands, shlex.join(["phasescope", "report", *asked])]
 
 
-def _measure(arms: Sequence[dict[str, Any]], seed: int, folder: str) -> str:
-    """The command line that measures these arms, or that there is none."""
-    if arms and arms[0]["protocol"]["name"] == SWEEP:
-        return sweep_command(arms, folder)
-    kinds = {arm["backend"]["backend"] for arm in arms}
+def _measure(conditions: Sequence[dict[str, Any]], seed: int, folder: str) -> str:
+    """The command line that measures these conditions, or that there is none."""
+    if conditions and conditions[0]["protocol"]["name"] == SWEEP:
+        return sweep_command(conditions, folder)
+    kinds = {condition["backend"]["backend"] for condition in conditions}
     if kinds not in ({"transformers"}, {"openai"}):
-        return f"# {folder} was measured from Python: phasescope.running.runner.run with the arms in its run.json"
-    backend, settings = arms[0]["backend"], arms[0]["protocol"]["settings"]
+        return f"# {folder} was measured from Python: phasescope.running.runner.run with the conditions in its run.json"
+    backend, settings = conditions[0]["backend"], conditions[0]["protocol"]["settings"]
     server = kinds == {"openai"}
-    models = dict.fromkeys(arm["backend"]["model"] for arm in arms)
+    models = dict.fromkeys(condition["backend"]["model"] for condition in conditions)
     words = ["phasescope", "measure", *models, "--out", folder]
     words += _server(backend) if server else []
-    for protocol in dict.fromkeys(arm["protocol"]["name"] for arm in arms):
+    for protocol in dict.fromkeys(condition["protocol"]["name"] for condition in conditions):
         words += ["--protocol", protocol]
     for option in ("prompt_tokens", "pairs", "contexts", "questions", "residues", "groups", "value_words"):
         if settings.get(option) is not None:
@@ -224,18 +228,18 @@ def _server(backend: dict[str, Any]) -> list[str]:
     return words
 
 
-def _versions(runs: dict[str, dict[str, Any]], arms: Sequence[Arm]) -> list[tuple[str, str]]:
+def _versions(runs: dict[str, dict[str, Any]], conditions: Sequence[Condition]) -> list[tuple[str, str]]:
     rows = []
     for label, run in runs.items():
         of = f"{plain(label)}: " if len(runs) > 1 else ""
         rows += [
             (f"{of}{package}", version or "not installed") for package, version in run["versions"].items()
         ]
-    for arm in arms:
+    for condition in conditions:
         facts = ", ".join(
-            f"{key} {_brief(value)}" for key, value in sorted(arm.backend.items()) if key != "path"
+            f"{key} {_brief(value)}" for key, value in sorted(condition.backend.items()) if key != "path"
         )
-        rows.append((plain(arm.name), plain(facts, 600)))
+        rows.append((plain(condition.name), plain(facts, 600)))
     return rows
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..records import Finding
-from ..statistics.conditions import Arm
+from ..statistics.conditions import Condition
 from ..statistics.verdict import (
     COLUMNS,
     STATES,
-    by_arm,
+    by_condition,
     corrected,
     find,
     found_period,
@@ -37,20 +37,20 @@ from .sweep_page import apart, sweep_section, sweep_sentence
 RATES = ("phase_rate", "residue_rate")
 
 
-def render(title: str, arms: Sequence[Arm], findings: Sequence[Finding], method: Method) -> str:
+def render(title: str, conditions: Sequence[Condition], findings: Sequence[Finding], method: Method) -> str:
     """The whole page as one HTML text that needs nothing beside it.
 
     Args:
         title: what was measured, in a few words.
-        arms: the arms with their observations.
-        findings: of all arms.
+        conditions: the conditions with their observations.
+        findings: of all conditions.
         method: how it was measured, and how to do so again.
     """
     rest, sweeps = apart(findings)
-    grouped = by_arm(rest)
-    measured = {arm.name: arm for arm in arms}
+    grouped = by_condition(rest)
+    measured = {condition.name: condition for condition in conditions}
     sections = [
-        _section(f"arm-{number}", measured[name], own, measured, grouped)
+        _section(f"condition-{number}", measured[name], own, measured, grouped)
         for number, (name, own) in enumerate(grouped.items(), start=1)
     ]
     listed_findings = [finding for own in grouped.values() for finding in own if finding.name not in RATES]
@@ -86,7 +86,7 @@ def _forest(grouped: dict[str, list[Finding]]) -> Figure | None:
     return spread_forest("forest", spreads) if spreads else None
 
 
-def _curve(arm: Arm, findings: Iterable[Finding], rate: str, stride: int | None) -> Curve | None:
+def _curve(condition: Condition, findings: Iterable[Finding], rate: str, stride: int | None) -> Curve | None:
     """The accuracies by phase or residue at that stride, if every one of them is there."""
     rates = sorted(
         (f for f in findings if f.name == rate and f.outcome == "accuracy" and stride in (None, f.stride)),
@@ -97,31 +97,37 @@ def _curve(arm: Arm, findings: Iterable[Finding], rate: str, stride: int | None)
         and [f.residue for f in rates] == list(range(len(rates)))
         and all(f.value is not None for f in rates)
     )
-    return Curve(arm.name, _kind(arm), rates) if whole else None
+    return Curve(condition.name, _kind(condition), rates) if whole else None
 
 
-def _kind(arm: Arm) -> Literal["arm", "control"]:
-    return "control" if arm.control else "arm"
+def _kind(condition: Condition) -> Literal["condition", "control"]:
+    return "control" if condition.control else "condition"
 
 
 def _section(
-    key: str, arm: Arm, own: list[Finding], measured: dict[str, Arm], grouped: dict[str, list[Finding]]
+    key: str,
+    condition: Condition,
+    own: list[Finding],
+    measured: dict[str, Condition],
+    grouped: dict[str, list[Finding]],
 ) -> dict[str, Any]:
     judgement = judge(own)
     period = found_period(own)
     figures = []
-    if curve := _curve(arm, own, "phase_rate", arm.fold):
-        control = arm.control_among(measured.values())
-        beside = _curve(control, grouped[control.name], "phase_rate", arm.fold) if control else None
-        figures.append(phase_curve(f"{key}-phase", curve, beside, arm.coordinate))
-    if curve := _curve(arm, own, "residue_rate", None):
-        figures.append(residue_bars(f"{key}-residue", curve, period, arm.coordinate))
-    shares = context_shares(arm)
+    if curve := _curve(condition, own, "phase_rate", condition.fold):
+        control = condition.control_among(measured.values())
+        beside = _curve(control, grouped[control.name], "phase_rate", condition.fold) if control else None
+        figures.append(phase_curve(f"{key}-phase", curve, beside, condition.coordinate))
+    if curve := _curve(condition, own, "residue_rate", None):
+        figures.append(residue_bars(f"{key}-residue", curve, period, condition.coordinate))
+    shares = context_shares(condition)
     if shares.size:
-        figures.append(context_dots(f"{key}-contexts", arm.name, _kind(arm), shares, arm.coordinate))
+        figures.append(
+            context_dots(f"{key}-contexts", condition.name, _kind(condition), shares, condition.coordinate)
+        )
     return {
         "key": key,
-        "name": plain(arm.name, 120),
+        "name": plain(condition.name, 120),
         "control": judgement.control,
         "state": judgement.state,
         "tag": f"{'control, ' if judgement.control else ''}{STATES[judgement.state]}",
@@ -131,20 +137,20 @@ def _section(
     }
 
 
-def context_shares(arm: Arm) -> npt.NDArray[np.float64]:
-    """Accuracy of every context at every phase of the arm's fold.
+def context_shares(condition: Condition) -> npt.NDArray[np.float64]:
+    """Accuracy of every context at every phase of the condition's fold.
 
     Returns:
         shape [contexts, phases]; contexts that miss a phase are left out.
     """
-    if not arm.observations:
+    if not condition.observations:
         return np.empty((0, 0))
-    _, context = np.unique([o.cluster for o in arm.observations], return_inverse=True)
-    phase = np.array([arm.position(o) % arm.fold for o in arm.observations])
-    cell = context * arm.fold + phase
-    cells = (int(context.max()) + 1) * arm.fold
-    counts = np.bincount(cell, minlength=cells).reshape(-1, arm.fold)
-    right = np.bincount(cell, [o.score for o in arm.observations], cells).reshape(-1, arm.fold)
+    _, context = np.unique([o.cluster for o in condition.observations], return_inverse=True)
+    phase = np.array([condition.position(o) % condition.fold for o in condition.observations])
+    cell = context * condition.fold + phase
+    cells = (int(context.max()) + 1) * condition.fold
+    counts = np.bincount(cell, minlength=cells).reshape(-1, condition.fold)
+    right = np.bincount(cell, [o.score for o in condition.observations], cells).reshape(-1, condition.fold)
     whole = (counts > 0).all(axis=1)
     shares: npt.NDArray[np.float64] = right[whole] / counts[whole]
     return shares
@@ -163,7 +169,7 @@ TERMS = (
     ("Test at the fold", "phase_test", "accuracy"),
     ("Paired test", "paired_test", "accuracy"),
 )
-"""What an arm's key numbers are called, and the findings and outcomes that they are."""
+"""What a condition's key numbers are called, and the findings and outcomes that they are."""
 
 
 def _numbers(own: list[Finding]) -> list[tuple[str, str, str]]:
@@ -204,7 +210,7 @@ def _note(finding: Finding, own: list[Finding]) -> str:
 
 
 _FINDING_COLUMNS = (
-    "Arm",
+    "Condition",
     "Finding",
     "Outcome",
     "Mod",
@@ -228,7 +234,7 @@ def _finding_row(finding: Finding) -> tuple[str, ...]:
 
     holm = finding.detail.get("p_holm")
     return (
-        plain(finding.arm),
+        plain(finding.condition),
         finding.name,
         finding.outcome,
         "–" if finding.stride is None else str(finding.stride),

@@ -1,4 +1,4 @@
-"""What a terminal prints of a report: its verdict and a line per arm, controls first."""
+"""What a terminal prints of a report: its verdict and a line per condition, controls first."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_findings(path: Path) -> list[Finding]:
 
 
 def summary(folder: Path) -> str:
-    """The verdict and a table of the arms as plain text, from the folder's findings.json; then its sweeps."""
+    """The verdict and a table of the conditions as plain text, from the folder's findings.json; then its sweeps."""
     findings = read_findings(folder / "findings.json")
     rest, sweeps = apart(findings)
     parts = [sweep_text(own) for own in sweeps.values()]
@@ -44,9 +44,9 @@ def summary(folder: Path) -> str:
 
 
 def _lost(findings: Sequence[Finding]) -> list[str]:
-    """A line per arm with dropped prompts."""
+    """A line per condition with dropped prompts."""
     return [
-        f"{plain(finding.arm)} lost {finding.detail['dropped_trials']:,} prompts: {finding.detail['dropped_for']}"
+        f"{plain(finding.condition)} lost {finding.detail['dropped_trials']:,} prompts: {finding.detail['dropped_for']}"
         for finding in findings
         if finding.outcome == "accuracy" and "dropped_trials" in finding.detail
     ]

@@ -11,11 +11,11 @@ import numpy as np
 
 from ..records import Finding
 from ..statistics import analyse_sweep
-from ..statistics.conditions import Arm
+from ..statistics.conditions import Condition
 from ..statistics.verdict import (
     STATES,
     State,
-    by_arm,
+    by_condition,
     corrected,
     find,
     found_period,
@@ -31,7 +31,7 @@ from .svg import Frame, dot, drawing, path, text
 
 SWEEP = "sweep"
 FIGURES = 12
-"""Strips that are drawn or printed of one arm; findings.json holds all."""
+"""Strips that are drawn or printed of one condition; findings.json holds all."""
 WIDTH = 16
 """Lengths in a line of a terminal."""
 SLIGHT = 0.05
@@ -39,15 +39,15 @@ SLIGHT = 0.05
 PALETTE = 8  # colours for residues in report.css
 
 
-def sweep_findings(arm: Arm, seed: int, draws: int) -> list[Finding]:
-    """The findings of one arm's sweep, with the texts that were compared."""
-    answers = {prompt["name"]: prompt["answers"] for prompt in arm.asked.get("prompts", ())}
+def sweep_findings(condition: Condition, seed: int, draws: int) -> list[Finding]:
+    """The findings of one condition's sweep, with the texts that were compared."""
+    answers = {prompt["name"]: prompt["answers"] for prompt in condition.asked.get("prompts", ())}
     findings = analyse_sweep(
-        arm.observations,
-        stride=arm.stride,
-        comparable=bool(arm.asked.get("comparable")),
-        coordinate=arm.coordinate,
-        rng=np.random.default_rng([seed, *arm.name.encode()]),
+        condition.observations,
+        stride=condition.stride,
+        comparable=bool(condition.asked.get("comparable")),
+        coordinate=condition.coordinate,
+        rng=np.random.default_rng([seed, *condition.name.encode()]),
         draws=draws,
     )
     told = []
@@ -56,16 +56,20 @@ def sweep_findings(arm: Arm, seed: int, draws: int) -> list[Finding]:
         if finding.name == "flips":
             named["answers"] = answers.get(finding.detail["prompt"], [])
         if finding.name == "period":
-            named["pads_repeat"] = arm.asked.get("repeating_families", {})
-        told.append(finding.model_copy(update={"arm": arm.name, "detail": {**finding.detail, **named}}))
+            named["pads_repeat"] = condition.asked.get("repeating_families", {})
+        told.append(
+            finding.model_copy(update={"condition": condition.name, "detail": {**finding.detail, **named}})
+        )
     return told
 
 
 def apart(findings: Iterable[Finding]) -> tuple[list[Finding], dict[str, list[Finding]]]:
-    """Findings of everything but sweeps, and those of each arm that is one, controls first."""
+    """Findings of everything but sweeps, and those of each condition that is one, controls first."""
     every = list(findings)
-    sweeping = {finding.arm for finding in every if finding.name == "flips"}
-    return [f for f in every if f.arm not in sweeping], by_arm(f for f in every if f.arm in sweeping)
+    sweeping = {finding.condition for finding in every if finding.name == "flips"}
+    return [f for f in every if f.condition not in sweeping], by_condition(
+        f for f in every if f.condition in sweeping
+    )
 
 
 def _primary(own: Sequence[Finding]) -> Finding:
@@ -74,7 +78,7 @@ def _primary(own: Sequence[Finding]) -> Finding:
 
 
 def _standing(own: Sequence[Finding]) -> int | None:
-    """The period that stands after correction over arms."""
+    """The period that stands after correction over conditions."""
     return found_period(own, _primary(own).outcome)
 
 
@@ -165,10 +169,10 @@ def _advice_words(own: Sequence[Finding]) -> str:
 
 
 def sweep_sentence(own: Sequence[Finding]) -> str:
-    """What one arm's sweep says, in a sentence."""
+    """What one condition's sweep says, in a sentence."""
     control = "Control " if is_control(own) else ""
     said = "; ".join((_period_words(own), _flip_words(own), _advice_words(own)))
-    return f"{control}{plain(own[0].arm)} is {STATES[_state(own)]}: {said}.{_pads_words(own)}"
+    return f"{control}{plain(own[0].condition)} is {STATES[_state(own)]}: {said}.{_pads_words(own)}"
 
 
 def _pads_words(own: Sequence[Finding]) -> str:
@@ -182,7 +186,7 @@ def _pads_words(own: Sequence[Finding]) -> str:
 
 
 def sweep_text(own: Sequence[Finding]) -> str:
-    """One arm's sweep for a terminal: a strip per prompt and family, the safe residues, and the sentence."""
+    """One condition's sweep for a terminal: a strip per prompt and family, the safe residues, and the sentence."""
     flips = [f for f in own if f.name == "flips"]
     lines = [line for block in flips[:FIGURES] for line in (*_strip(block), "")]
     if len(flips) > FIGURES:
@@ -195,7 +199,7 @@ def sweep_text(own: Sequence[Finding]) -> str:
 
 def _strip(block: Finding) -> Iterator[str]:
     """The numbers of one prompt under one family, in lines of `WIDTH` lengths."""
-    yield f"{plain(block.arm)} · {plain(block.detail['prompt'])} · {plain(block.detail['family'])}"
+    yield f"{plain(block.condition)} · {plain(block.detail['prompt'])} · {plain(block.detail['family'])}"
     rows = _block_rows(block)
     for start in range(0, len(rows), WIDTH):
         part = [
@@ -257,14 +261,14 @@ def _residue_rows(residues: Sequence[Finding]) -> list[tuple[str, ...]]:
 
 
 def sweep_section(key: str, own: Sequence[Finding]) -> dict[str, Any]:
-    """What the page shows of one arm's sweep."""
+    """What the page shows of one condition's sweep."""
     flips = [f for f in own if f.name == "flips"]
     residues = [f for f in own if f.name == "sweep_residue"]
     stride = residues[0].stride if residues else None
     columns = ("L", "Right", "Trials", "Lengths all right", "95 % interval", "Safe", "Mean margin, nats")
     return {
         "key": key,
-        "name": plain(own[0].arm, 120),
+        "name": plain(own[0].condition, 120),
         "state": _state(own),
         "tag": ("control, " if is_control(own) else "") + STATES[_state(own)],
         "sentence": sweep_sentence(own),
@@ -327,11 +331,11 @@ def _figure(key: str, block: Finding, stride: int | None) -> Figure:
     series = [[math.exp(x) for x in c] for c in (detail["logprob"], detail["rival_logprob"]) if None not in c]
     series = series or [detail["scores"]]
     parts = [frame.axes()]
-    for kind, values in zip(("arm", "control"), series, strict=False):
+    for kind, values in zip(("condition", "control"), series, strict=False):
         parts.append(path(frame.points(values), f"curve {kind}"))
     for column, (length, value) in enumerate(zip(lengths, series[0], strict=True)):
         at = (frame.x(column), frame.y(value))
-        kind = "arm" if stride is None else f"r{length % stride % PALETTE}"
+        kind = "condition" if stride is None else f"r{length % stride % PALETTE}"
         parts.append(dot(at, 3.8 if len(lengths) <= 48 else 2.0, f"dot {kind}"))
         if stride is not None and len(lengths) <= 32:
             parts.append(text(at[0], frame.top - 8, str(length % stride), "tick"))
@@ -345,7 +349,7 @@ def _figure(key: str, block: Finding, stride: int | None) -> Figure:
         else "The answer on top never changes."
     )
     caption = f"Line and dots: {what}{rival}. {flips}{residue}"
-    svg = drawing(key, f"{plain(block.arm)}: {title}", caption, (frame.width, frame.height), *parts)
+    svg = drawing(key, f"{plain(block.condition)}: {title}", caption, (frame.width, frame.height), *parts)
     return Figure(svg, title, caption, labels, rows)
 
 
@@ -353,15 +357,18 @@ def _some(lengths: Sequence[int]) -> str:
     return ", ".join(map(str, lengths[:10])) + (", …" if len(lengths) > 10 else "")
 
 
-def sweep_command(arms: Sequence[dict[str, Any]], folder: str) -> str:
-    """The command line that sweeps these arms, with prompts by name; they are the user's own files."""
-    protocol, settings = arms[0]["protocol"], arms[0]["protocol"]["settings"]
+def sweep_command(conditions: Sequence[dict[str, Any]], folder: str) -> str:
+    """The command line that sweeps these conditions, with prompts by name; they are the user's own files."""
+    protocol, settings = conditions[0]["protocol"], conditions[0]["protocol"]["settings"]
     files = dict.fromkeys(
         prompt["name"].rpartition(":")[0] or prompt["name"] for prompt in protocol["prompts"]
     )
     words = ["phasescope", "sweep", *files]
-    for arm in arms:
-        words += ["--control" if arm["backend"].get("grids") == [] else "--model", arm["backend"]["model"]]
+    for condition in conditions:
+        words += [
+            "--control" if condition["backend"].get("grids") == [] else "--model",
+            condition["backend"]["model"],
+        ]
     words += ["--lengths", ",".join(map(str, settings["lengths"])), "--place", settings["placement"]]
     for family in settings["families"]:
         words += ["--family", family]

@@ -78,7 +78,7 @@ class Engine(ABC):
         """Let go of everything, whether finished or not."""
 
 
-class Desk:
+class Dispatcher:
     """The backends of one process; of those that it loads itself it holds one at a time."""
 
     def __init__(self, backends: Sequence[Backend | BackendSpec]) -> None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..backends import Backend, BackendSpec
-from .engine import Answer, Desk, Engine, Introduction, Job
+from .engine import Answer, Dispatcher, Engine, Introduction, Job
 
 
 class Local(Engine):
     """Answers here, one batch at a time."""
 
     def __init__(self) -> None:
-        self._desk = Desk([])
+        self._desk = Dispatcher([])
 
     def open(
         self, backends: Sequence[Backend | BackendSpec], synthetic: Sequence[bool]
     ) -> list[Introduction]:
         """One is loaded after the other, and the last one kept."""
-        self._desk = Desk(backends)
+        self._desk = Dispatcher(backends)
         return [self._desk.introduce(number, needed) for number, needed in enumerate(synthetic)]
 
     def answer(self, jobs: Iterable[Job]) -> Iterator[Answer]:
@@ -28,4 +28,4 @@ class Local(Engine):
 
     def close(self) -> None:
         """Let go of the backends."""
-        self._desk = Desk([])
+        self._desk = Dispatcher([])

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..backends import Backend, BackendSpec
 from ..errors import UsageError
-from .engine import Answer, Desk, Engine, Introduction, Job
+from .engine import Answer, Dispatcher, Engine, Introduction, Job
 from .wire import Packed, pack, unpack
 
 LIVES = 3
@@ -52,7 +52,7 @@ class Lost:
 Outcome = Done | Failed | Lost
 
 
-def perform(desk: Desk, call: Call) -> Done | Failed:
+def perform(desk: Dispatcher, call: Call) -> Done | Failed:
     """Do what is asked, in the worker; an error becomes a value that can be sent."""
     try:
         if call.packed is None:

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from ..backends import BackendSpec
-from .engine import Desk
+from .engine import Dispatcher
 from .pool import Call, Lost, Outcome, Pool, perform
 
 _SPAWN = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads and a GPU's context
@@ -79,7 +79,7 @@ def serve(connection: Connection, specs: Sequence[BackendSpec]) -> None:
     """What a worker does until its employer hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the employer, who then ends us
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the run has one of its own
-    desk = Desk(specs)
+    desk = Dispatcher(specs)
     while True:
         try:
             call = connection.recv()

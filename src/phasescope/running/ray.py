@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from ..errors import UsageError
-from .engine import Desk
+from .engine import Dispatcher
 from .pool import Call, Done, Failed, Lost, Outcome, Pool, perform
 
 STORE_BYTES = 512 * 2**20
@@ -98,7 +98,7 @@ class Clerk:
     """The actor: a desk, and what it is asked."""
 
     def __init__(self, specs: Any) -> None:
-        self._desk = Desk(specs)
+        self._desk = Dispatcher(specs)
 
     def perform(self, call: Call) -> Done | Failed:
         """As every worker does."""

@@ -23,14 +23,14 @@ from ..text.synthetic import RetrievalVocabulary
 from . import Engine, Job, Local
 
 LOST = 64
-"""Trials of an arm after which, if none could be observed, nothing more is asked."""
+"""Trials of a condition after which, if none could be observed, nothing more is asked."""
 
 Report = Callable[[int, int], None]
 """Called with the trials that are done and the trials in all, after every batch."""
 
 
 @dataclass(frozen=True)
-class Arm:
+class Condition:
     """One backend, or how to make it, under one protocol, by a name that is unique in its run."""
 
     name: str
@@ -39,40 +39,43 @@ class Arm:
 
 
 def run(
-    arms: Sequence[Arm],
+    conditions: Sequence[Condition],
     out: Path,
     seed: int,
     report: Report = lambda done, total: None,
     engine: Engine | None = None,
 ) -> None:
-    """Ask every arm its trials and log the observations; an interrupted run goes on where it stopped.
+    """Ask every condition its trials and log the observations; an interrupted run goes on where it stopped.
 
     The folder holds run.json (what is run: written first, and compared on resume), observations.jsonl
-    (batch by batch, arms outermost) and timings.jsonl (what a batch cost; the only file that differs
-    between two runs of the same thing). Arms with equal protocols see the same trials. Whichever engine
+    (batch by batch, conditions outermost) and timings.jsonl (what a batch cost; the only file that differs
+    between two runs of the same thing). Conditions with equal protocols see the same trials. Whichever engine
     answers, the files are the same, so that another may finish what one began.
 
     Args:
-        arms: at least one, with different names.
+        conditions: at least one, with different names.
         out: the run folder; created if missing.
         seed: of every draw of the protocols.
         report: told how far the run is.
         engine: who answers; by default this process, one batch after the other.
 
     Raises:
-        UsageError: if the arms are not usable together, the folder holds another run or is being written by another
-            process, or nothing of an arm can be observed. In the last case a batch that shows it early is not
-            kept, so that the same command can ask it again.
+        UsageError: if the conditions are not usable together, the folder holds another run or is being written by
+            another process, or nothing of a condition can be observed. In the last case a batch that shows it early is
+            not kept, so that the same command can ask it again.
     """
-    names = [arm.name for arm in arms]
+    names = [condition.name for condition in conditions]
     if not names or len(set(names)) < len(names):
-        raise UsageError(f"arms are named {names}; give at least one, and each a name of its own")
+        raise UsageError(f"conditions are named {names}; give at least one, and each a name of its own")
     with closing(engine or Local()) as answering:
-        known = answering.open([arm.backend for arm in arms], [arm.protocol.synthetic for arm in arms])
+        known = answering.open(
+            [condition.backend for condition in conditions],
+            [condition.protocol.synthetic for condition in conditions],
+        )
         with alone(out):
-            _describe(arms, out, seed, [found.description for found in known])
-            plan = planned(arms, seed, [found.vocabulary for found in known])
-            _answer(arms, out, plan, report, answering)
+            _describe(conditions, out, seed, [found.description for found in known])
+            plan = planned(conditions, seed, [found.vocabulary for found in known])
+            _answer(conditions, out, plan, report, answering)
 
 
 def observed(
@@ -87,45 +90,51 @@ def observed(
 
 
 def planned(
-    arms: Sequence[Arm], seed: int, vocabularies: Sequence[RetrievalVocabulary | None]
+    conditions: Sequence[Condition], seed: int, vocabularies: Sequence[RetrievalVocabulary | None]
 ) -> Iterator[tuple[int, Batch]]:
-    """Every batch of every arm, with the arm's number; draws depend on the seed and the protocol's name alone."""
-    for number, (arm, vocabulary) in enumerate(zip(arms, vocabularies, strict=True)):
-        rng = np.random.default_rng([seed, *arm.protocol.name.encode()])
-        for batch in arm.protocol.batches(vocabulary, rng):
+    """Every batch of every condition, with its number; draws depend on the seed and the protocol's name alone."""
+    for number, (condition, vocabulary) in enumerate(zip(conditions, vocabularies, strict=True)):
+        rng = np.random.default_rng([seed, *condition.protocol.name.encode()])
+        for batch in condition.protocol.batches(vocabulary, rng):
             yield number, batch
 
 
 def _answer(
-    arms: Sequence[Arm], out: Path, plan: Iterator[tuple[int, Batch]], report: Report, engine: Engine
+    conditions: Sequence[Condition],
+    out: Path,
+    plan: Iterator[tuple[int, Batch]],
+    report: Report,
+    engine: Engine,
 ) -> None:
     """Check the batches that are there, have the others answered, and log them in plan order."""
     log = ObservationLog(out / "observations.jsonl")
-    sizes = [size for arm in arms for size in arm.protocol.batch_sizes()]
+    sizes = [size for condition in conditions for size in condition.protocol.batch_sizes()]
     kept = log.resume(sizes)
     done, total = 0, sum(sizes)
-    lost: dict[str, list[str] | None] = {arm.name: [] for arm in arms}
+    lost: dict[str, list[str] | None] = {condition.name: [] for condition in conditions}
     report(0, total)
     while done < len(kept):
         number, batch = next(plan)
         known = kept[done : done + len(batch)]
-        _check(known, arms[number], batch, log.path)
-        _count_lost(lost, arms[number].name, known)
+        _check(known, conditions[number], batch, log.path)
+        _count_lost(lost, conditions[number].name, known)
         done += len(batch)
         report(done, total)
     asked: deque[Job] = deque()
     for answer in engine.answer(_noted(plan, asked)):
         number, trials = asked.popleft()
-        arm = arms[number]
-        lines = [_line(arm, trial, reply) for trial, reply in zip(trials, answer.replies, strict=True)]
-        _count_lost(lost, arm.name, lines)
-        if len(reasons := lost[arm.name] or []) >= LOST:
+        condition = conditions[number]
+        lines = [_line(condition, trial, reply) for trial, reply in zip(trials, answer.replies, strict=True)]
+        _count_lost(lost, condition.name, lines)
+        if len(reasons := lost[condition.name] or []) >= LOST:
             raise UsageError(
-                f"{_all_lost(arm.name, reasons)}; this batch is not kept, give the command again"
+                f"{_all_lost(condition.name, reasons)}; this batch is not kept, give the command again"
             )
         log.append(lines)
         cost = {"seconds": answer.seconds, "tokens": answer.tokens}
-        _log_timing(out, {"arm": arm.name, "cluster": trials[0].cluster, "trials": len(trials), **cost})
+        _log_timing(
+            out, {"condition": condition.name, "cluster": trials[0].cluster, "trials": len(trials), **cost}
+        )
         done += len(trials)
         report(done, total)
     for name, every in lost.items():
@@ -138,19 +147,19 @@ def count_reasons(dropped: Iterable[str]) -> str:
     return ", ".join(f"{reason} ({count:,})" for reason, count in Counter(dropped).most_common())
 
 
-def _count_lost(lost: dict[str, list[str] | None], arm: str, batch: Sequence[Observation | Dropped]) -> None:
-    """Collect the reasons of an arm of which nothing was observed yet; None once something was."""
-    reasons = lost[arm]
+def _count_lost(
+    lost: dict[str, list[str] | None], condition: str, batch: Sequence[Observation | Dropped]
+) -> None:
+    """Collect the reasons of a condition of which nothing was observed yet; None once something was."""
+    reasons = lost[condition]
     if reasons is None or any(isinstance(line, Observation) for line in batch):
-        lost[arm] = None
+        lost[condition] = None
     else:
         reasons += [line.dropped for line in batch if isinstance(line, Dropped)]
 
 
-def _all_lost(arm: str, reasons: Sequence[str]) -> str:
-    return (
-        f"none of the {len(reasons):,} trials of {arm} could be observed: {count_reasons(reasons)}; mend that"
-    )
+def _all_lost(condition: str, reasons: Sequence[str]) -> str:
+    return f"none of the {len(reasons):,} trials of {condition} could be observed: {count_reasons(reasons)}; mend that"
 
 
 def _noted(plan: Iterator[tuple[int, Batch]], asked: deque[Job]) -> Iterator[Job]:
@@ -160,12 +169,12 @@ def _noted(plan: Iterator[tuple[int, Batch]], asked: deque[Job]) -> Iterator[Job
         yield job
 
 
-def _line(arm: Arm, trial: Trial, reply: Reply | NoReply) -> Observation | Dropped:
+def _line(condition: Condition, trial: Trial, reply: Reply | NoReply) -> Observation | Dropped:
     """What the log holds of a trial."""
     if isinstance(reply, Reply):
-        return arm.protocol.observe(trial, reply, arm.name)
+        return condition.protocol.observe(trial, reply, condition.name)
     return Dropped(
-        arm=arm.name,
+        condition=condition.name,
         trial=trial.digest,
         cluster=trial.cluster,
         block=trial.block,
@@ -174,15 +183,17 @@ def _line(arm: Arm, trial: Trial, reply: Reply | NoReply) -> Observation | Dropp
     )
 
 
-def _describe(arms: Sequence[Arm], out: Path, seed: int, described: Sequence[dict[str, Any]]) -> None:
+def _describe(
+    conditions: Sequence[Condition], out: Path, seed: int, described: Sequence[dict[str, Any]]
+) -> None:
     """Write run.json, or compare with the one that is there; one without observations is nobody's run yet."""
     whole = {
         "schema": SCHEMA,
         "seed": seed,
         "versions": _versions(),
-        "arms": [
-            {"name": arm.name, "protocol": arm.protocol.describe(), "backend": backend}
-            for arm, backend in zip(arms, described, strict=True)
+        "conditions": [
+            {"name": condition.name, "protocol": condition.protocol.describe(), "backend": backend}
+            for condition, backend in zip(conditions, described, strict=True)
         ],
     }
     path = out / "run.json"
@@ -203,7 +214,7 @@ def _describe(arms: Sequence[Arm], out: Path, seed: int, described: Sequence[dic
 
 
 def _short(value: Any) -> str:
-    """A value in a line: arms by their names."""
+    """A value in a line: conditions by their names."""
     if isinstance(value, list) and all(isinstance(item, dict) and "name" in item for item in value):
         return ", ".join(item["name"] for item in value)
     return repr(value)
@@ -223,10 +234,10 @@ def _differences(there: Any, here: Any, key: str) -> Iterator[tuple[str, Any, An
         yield key, there, here
 
 
-def _check(known: Sequence[Observation | Dropped], arm: Arm, batch: Batch, path: Path) -> None:
+def _check(known: Sequence[Observation | Dropped], condition: Condition, batch: Batch, path: Path) -> None:
     """Refuse to go on from observations of other trials."""
     for observation, trial in zip(known, batch, strict=True):
-        there, here = (observation.arm, observation.trial), (arm.name, trial.digest)
+        there, here = (observation.condition, observation.trial), (condition.name, trial.digest)
         if there != here:
             raise UsageError(f"{path} holds trial {there}, the plan has {here}; use another run folder")
 

@@ -1,4 +1,4 @@
-"""From the observations of one arm to its findings."""
+"""From the observations of one condition to its findings."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def analyse(
     rng: np.random.Generator,
     draws: int = 2000,
 ) -> list[Finding]:
-    """Everything that is found of one arm.
+    """Everything that is found of one condition.
 
     Args:
-        observations: of one arm.
+        observations: of one condition.
         stride: the model's own stride; None for a model without a grid, or with an unknown one.
         fold: modulus at which phases are compared; by default the stride.
         residues: modulus of the residue rates and the worst residue.
@@ -79,7 +79,7 @@ def analyse(
         trials have them.
 
     Raises:
-        UsageError: if the observations are of several arms, or nothing can be compared.
+        UsageError: if the observations are of several conditions, or nothing can be compared.
     """
     return findings_of(
         tabulate(observations),
@@ -109,7 +109,7 @@ def findings_of(
     if modulus is None or min(modulus, stride or 2, residues, *(candidates or ())) < 2:
         raise UsageError(
             f"stride {stride}, fold {fold}, residues {residues}, candidates {candidates}: "
-            "each is at least 2, and an arm without a stride needs a fold"
+            "each is at least 2, and a condition without a stride needs a fold"
         )
     view = _View(table, coordinate, stride, identified_fold(table, coordinate, modulus), rng, draws)
     strides = sorted({*(candidates or CANDIDATES), *([stride] if stride else [])})
@@ -148,7 +148,7 @@ class _View:
     def finding(self, name: str, outcome: Outcome, estimate: Estimate, **fields: Any) -> Finding:
         """A finding with what all of this table have in common."""
         return Finding(
-            arm=self.table.arm,
+            condition=self.table.condition,
             name=name,
             outcome=outcome,
             value=estimate.value,

@@ -1,4 +1,4 @@
-"""The arms of one or several runs: who was measured, folded by what, beside which control."""
+"""The conditions of one or several runs: who was measured, folded by what, beside which control."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ DEFAULT_FOLD = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
-    """One arm of a run with everything that it answered.
+class Condition:
+    """One condition of a run with everything that it answered.
 
     Attributes:
-        name: unique in the report: the arm's own name, with its run's where two runs share it.
+        name: unique in the report: the condition's own name, with its run's where two runs share it.
         run: label of its run.
         control: whether its model folds nothing.
         stride: the period its grids have together; null where there is no grid, or it is not known.
@@ -52,12 +52,14 @@ class Arm:
         """The position that is folded."""
         return observation.source_position if self.coordinate == "source" else observation.query_position
 
-    def control_among(self, arms: Iterable[Arm]) -> Arm | None:
+    def control_among(self, conditions: Iterable[Condition]) -> Condition | None:
         """The control that answered the same kind of trials, of the same run if there is one."""
         if self.control:
             return None
         fitting = [
-            a for a in arms if a.control and (a.protocol, a.coordinate) == (self.protocol, self.coordinate)
+            a
+            for a in conditions
+            if a.control and (a.protocol, a.coordinate) == (self.protocol, self.coordinate)
         ]
         return min(fitting, key=lambda a: a.run != self.run, default=None)
 
@@ -73,11 +75,11 @@ def common_stride(grids: Sequence[dict[str, Any]] | None) -> int | None:
     return (together if together <= DEFAULT_FOLD else min(strides)) if strides else None
 
 
-def read_arms(folders: Sequence[Path]) -> tuple[list[Arm], dict[str, dict[str, Any]]]:
+def read_conditions(folders: Sequence[Path]) -> tuple[list[Condition], dict[str, dict[str, Any]]]:
     """Read one or several run folders.
 
     Returns:
-        the arms in the order of their runs, and each run's description by its label.
+        the conditions in the order of their runs, and each run's description by its label.
 
     Raises:
         UsageError: without folders, or where one holds no run.
@@ -90,20 +92,34 @@ def read_arms(folders: Sequence[Path]) -> tuple[list[Arm], dict[str, dict[str, A
     labels = _labels([folder.resolve().name for folder in folders])
     runs = {label: read_run(folder) for label, folder in zip(labels, folders, strict=True)}
     shared = Counter(name for run in runs.values() for name in run.observations)
-    described = [(label, arm) for label, run in runs.items() for arm in run.description["arms"]]
+    described = [
+        (label, condition) for label, run in runs.items() for condition in run.description["conditions"]
+    ]
     names = _labels(
-        [arm["name"] if shared[arm["name"]] == 1 else f"{label}: {arm['name']}" for label, arm in described]
+        [
+            condition["name"] if shared[condition["name"]] == 1 else f"{label}: {condition['name']}"
+            for label, condition in described
+        ]
     )
     found = [
-        _arm(name, label, arm, runs[label].observations[arm["name"]], runs[label].dropped[arm["name"]])
-        for name, (label, arm) in zip(names, described, strict=True)
+        _condition(
+            name,
+            label,
+            condition,
+            runs[label].observations[condition["name"]],
+            runs[label].dropped[condition["name"]],
+        )
+        for name, (label, condition) in zip(names, described, strict=True)
     ]
     folds = {
         coordinate: max((a.stride for a in found if a.stride and a.coordinate == coordinate), default=None)
         for coordinate in ("source", "query")
     }
-    arms = [replace(arm, fold=arm.stride or folds[arm.coordinate] or arm.fold) for arm in found]
-    return arms, {label: run.description for label, run in runs.items()}
+    conditions = [
+        replace(condition, fold=condition.stride or folds[condition.coordinate] or condition.fold)
+        for condition in found
+    ]
+    return conditions, {label: run.description for label, run in runs.items()}
 
 
 def _labels(names: Sequence[str]) -> list[str]:
@@ -116,18 +132,18 @@ def _labels(names: Sequence[str]) -> list[str]:
     return labels
 
 
-def _arm(
+def _condition(
     name: str,
     run: str,
     described: dict[str, Any],
     observations: Sequence[Observation],
     dropped: Sequence[Dropped],
-) -> Arm:
+) -> Condition:
     grids = described["backend"].get("grids")
     stride = common_stride(grids)
     settings = described["protocol"]["settings"]
     residues = settings.get("groups") or settings.get("residues") or DEFAULT_FOLD
-    return Arm(
+    return Condition(
         name=name,
         run=run,
         control=grids is not None and stride is None,

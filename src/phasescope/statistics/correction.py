@@ -13,7 +13,7 @@ from .table import Floats
 
 Method = Literal["holm", "bh"]
 COMPARED = ("phase_test", "paired_test", "period")
-"""Findings whose p-values are compared across arms."""
+"""Findings whose p-values are compared across conditions."""
 
 
 def holm(p: Floats) -> Floats:
@@ -43,9 +43,9 @@ def _unsorted(values: Floats, order: np.ndarray) -> Floats:
 
 
 def correct(findings: Sequence[Finding], method: Method = "holm") -> list[Finding]:
-    """Add p-values corrected over arms to the details of the tests: `p_holm` or `p_bh`, and `arms_compared`.
+    """Add p-values corrected over conditions to the tests' details: `p_holm` or `p_bh`, and `conditions_compared`.
 
-    A family is one kind of test of one outcome over all arms.
+    A family is one kind of test of one outcome over all conditions.
     """
     adjust = {"holm": holm, "bh": benjamini_hochberg}[method]
     families: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -56,6 +56,6 @@ def correct(findings: Sequence[Finding], method: Method = "holm") -> list[Findin
     for family in families.values():
         adjusted = adjust(np.array([findings[index].p_value for index in family], dtype=np.float64))
         for index, p in zip(family, adjusted.tolist(), strict=True):
-            detail = {**findings[index].detail, f"p_{method}": p, "arms_compared": len(family)}
+            detail = {**findings[index].detail, f"p_{method}": p, "conditions_compared": len(family)}
             corrected[index] = findings[index].model_copy(update={"detail": detail})
     return corrected

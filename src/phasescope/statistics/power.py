@@ -88,7 +88,7 @@ def planned_table(trials: Iterable[Trial]) -> Table:
     """
     rows = [
         Observation.model_construct(
-            arm="plan",
+            condition="plan",
             trial="",
             cluster=trial.cluster,
             block=trial.block,

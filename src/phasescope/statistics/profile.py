@@ -17,11 +17,11 @@ TOLERANCE = 0.05
 
 
 class Profile(Record):
-    """Accuracy per phase of one arm, as `report` measured it.
+    """Accuracy per phase of one condition, as `report` measured it.
 
     Attributes:
         v: version of this schema.
-        arm: the arm that was measured.
+        condition: the condition that was measured.
         stride: tokens after which the curve repeats.
         accuracy: per phase, 0 to stride − 1.
         low, high: 95 % intervals of the same.
@@ -31,7 +31,7 @@ class Profile(Record):
     """
 
     v: Literal[1] = 1
-    arm: str
+    condition: str
     stride: int = Field(ge=1)
     accuracy: tuple[float, ...]
     low: tuple[float, ...]
@@ -47,9 +47,9 @@ class Profile(Record):
         return self
 
     @classmethod
-    def from_findings(cls, arm: str, findings: Iterable[Finding]) -> Self | None:
-        """The profile that an arm's findings amount to; None where a phase was not visited."""
-        own = [one for one in findings if one.arm == arm and one.outcome == "accuracy"]
+    def from_findings(cls, condition: str, findings: Iterable[Finding]) -> Self | None:
+        """The profile that a condition's findings amount to; None where a phase was not visited."""
+        own = [one for one in findings if one.condition == condition and one.outcome == "accuracy"]
         named = {one.name: one for one in own}
         spread, period = named.get("phase_sd"), named.get("period")
         if spread is None or spread.stride is None or spread.coordinate != "source":
@@ -59,7 +59,7 @@ class Profile(Record):
             return None
         ordered = [rates[phase] for phase in range(spread.stride)]
         return cls(
-            arm=arm,
+            condition=condition,
             stride=spread.stride,
             accuracy=tuple(one.value or 0.0 for one in ordered),
             low=tuple(one.low if one.low is not None else 0.0 for one in ordered),
@@ -78,16 +78,16 @@ class Profile(Record):
 
 
 def write_profiles(path: Path, profiles: Sequence[Profile]) -> None:
-    """Write profile.json: the profiles of a report's arms."""
+    """Write profile.json: the profiles of a report's conditions."""
     write_atomic(path, dump_json({"profiles": [profile.model_dump(mode="json") for profile in profiles]}))
 
 
-def read_profile(path: Path, arm: str | None = None) -> Profile:
-    """Read one arm's profile from profile.json, or from the run folder that holds it.
+def read_profile(path: Path, condition: str | None = None) -> Profile:
+    """Read one condition's profile from profile.json, or from the run folder that holds it.
 
     Args:
         path: the file or its folder.
-        arm: the arm's name; it may be left out where only one arm is sensitive, or there is only one.
+        condition: the condition's name; it may be left out where only one condition is sensitive, or there is only one.
 
     Raises:
         UsageError: if there is no such profile, or several and none is named.
@@ -102,17 +102,17 @@ def read_profile(path: Path, arm: str | None = None) -> Profile:
     if not isinstance(listed, list):
         raise UsageError(f"{file} holds no profiles; give a profile.json that `report` wrote")
     profiles = [Profile.checked(**entry) for entry in listed]
-    return _chosen(profiles, arm, file)
+    return _chosen(profiles, condition, file)
 
 
-def _chosen(profiles: Sequence[Profile], arm: str | None, file: Path) -> Profile:
-    named = {profile.arm: profile for profile in profiles}
-    if arm is not None:
-        if arm not in named:
-            raise UsageError(f"{file} has no arm {arm!r}; it has {', '.join(named) or 'none'}")
-        return named[arm]
+def _chosen(profiles: Sequence[Profile], condition: str | None, file: Path) -> Profile:
+    named = {profile.condition: profile for profile in profiles}
+    if condition is not None:
+        if condition not in named:
+            raise UsageError(f"{file} has no condition {condition!r}; it has {', '.join(named) or 'none'}")
+        return named[condition]
     sensitive = [profile for profile in profiles if profile.sensitive]
     for found in (sensitive, profiles):
         if len(found) == 1:
             return found[0]
-    raise UsageError(f"{file} has {len(profiles)} profiles ({', '.join(named)}); choose one with --arm")
+    raise UsageError(f"{file} has {len(profiles)} profiles ({', '.join(named)}); choose one with --condition")

@@ -39,9 +39,9 @@ METHODS = {
 
 @dataclass(frozen=True)
 class _Sweep:
-    """One arm's answers by block and length, and what all its findings have in common."""
+    """One condition's answers by block and length, and what all its findings have in common."""
 
-    arm: str
+    condition: str
     coordinate: Coordinate
     block_B: list[tuple[str, str]]
     length_L: Ints
@@ -59,10 +59,15 @@ class _Sweep:
         return [index for index, (name, _) in enumerate(self.block_B) if name == prompt]
 
     def finding(self, name: str, value: float | None, **fields: Any) -> Finding:
-        """A finding about this arm."""
+        """A finding about this condition."""
         given = {"n_blocks": len(self.block_B), "n_clusters": len(self.prompts), **fields}
         return Finding(
-            arm=self.arm, name=name, value=value, method=METHODS[name], coordinate=self.coordinate, **given
+            condition=self.condition,
+            name=name,
+            value=value,
+            method=METHODS[name],
+            coordinate=self.coordinate,
+            **given,
         )
 
 
@@ -76,13 +81,13 @@ def analyse_sweep(
     rng: np.random.Generator,
     draws: int = 2000,
 ) -> list[Finding]:
-    """Everything that is found of one arm's padding sweep.
+    """Everything that is found of one condition's padding sweep.
 
     The period is searched in the best outcome that all trials have: the margin over the rival, else the
     log-probability, else the score; and in the score. One global p covers all candidate strides.
 
     Args:
-        observations: of one arm.
+        observations: of one condition.
         stride: the model's own stride; None for a model without a grid, or with an unknown one.
         comparable: whether the positions of different prompts mean the same, because what is asked about is
             marked in them. Otherwise every prompt has a phase profile of its own.
@@ -92,7 +97,7 @@ def analyse_sweep(
         draws: permutations per test.
 
     Raises:
-        UsageError: if the observations are of several arms, or no block has two lengths.
+        UsageError: if the observations are of several conditions, or no block has two lengths.
     """
     kept = _complete(observations)
     table = tabulate(kept)
@@ -136,7 +141,7 @@ def _sweep(observations: Sequence[Observation], table: Table, coordinate: Coordi
     seen_BL[:] = [[block[length] for length in lengths] for block in blocks.values()]
     right_BL = np.array([[o.score >= 0.5 for o in row] for row in seen_BL])
     return _Sweep(
-        table.arm, coordinate, list(blocks), np.array(lengths), right_BL, seen_BL, table.dropped_blocks
+        table.condition, coordinate, list(blocks), np.array(lengths), right_BL, seen_BL, table.dropped_blocks
     )
 
 

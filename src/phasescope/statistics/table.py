@@ -1,4 +1,4 @@
-"""Observations of one arm as arrays over cluster, layout and question."""
+"""Observations of one condition as arrays over cluster, layout and question."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ FIELDS: dict[Outcome, str] = {
 
 @dataclass(frozen=True)
 class Table:
-    """The complete blocks of one arm; clusters with fewer questions than others are filled up.
+    """The complete blocks of one condition; clusters with fewer questions than others are filled up.
 
     Suffixes: C cluster, L layout, Q question of a cluster (a block).
 
     Attributes:
-        arm: name of the arm.
+        condition: name of the condition.
         source_CLQ: position of the source, in tokens.
         query_CLQ: position of the query, in tokens.
         asked_CQ: false where a question only fills up; its positions and outcomes are 0.
@@ -41,7 +41,7 @@ class Table:
         dropped_blocks: blocks left out because a layout is missing or was answered twice.
     """
 
-    arm: str
+    condition: str
     source_CLQ: Ints
     query_CLQ: Ints
     asked_CQ: npt.NDArray[np.bool_]
@@ -74,17 +74,19 @@ class Table:
 
 
 def tabulate(observations: Sequence[Observation]) -> Table:
-    """Sort the observations of one arm into a table of complete blocks.
+    """Sort the observations of one condition into a table of complete blocks.
 
     Complete is a block that was asked exactly once in each of the usual layouts, those that most blocks
     have. Others are dropped and counted, because phases are compared within blocks.
 
     Raises:
-        UsageError: without observations, with several arms, or without two layouts to compare.
+        UsageError: without observations, with several conditions, or without two layouts to compare.
     """
-    arms = sorted({observation.arm for observation in observations})
-    if len(arms) != 1:
-        raise UsageError(f"observations of {len(arms)} arms {arms}; analyse one arm at a time")
+    conditions = sorted({observation.condition for observation in observations})
+    if len(conditions) != 1:
+        raise UsageError(
+            f"observations of {len(conditions)} conditions {conditions}; analyse one condition at a time"
+        )
     blocks: dict[tuple[str, str], list[Observation]] = defaultdict(list)
     for observation in observations:
         blocks[observation.cluster, observation.block].append(observation)
@@ -95,9 +97,11 @@ def tabulate(observations: Sequence[Observation]) -> Table:
         if len(by_layout) == len(block) and by_layout.keys() >= set(layouts):
             clusters[cluster].append([by_layout[layout] for layout in layouts])
     if len(layouts) < 2 or not clusters:
-        raise UsageError(f"arm {arms[0]} has no block asked once in two or more layouts; measure it in full")
+        raise UsageError(
+            f"condition {conditions[0]} has no block asked once in two or more layouts; measure it in full"
+        )
     dropped = len(blocks) - sum(map(len, clusters.values()))
-    return _stack(arms[0], list(clusters.values()), dropped)
+    return _stack(conditions[0], list(clusters.values()), dropped)
 
 
 def _usual_layouts(blocks: Iterable[list[Observation]]) -> list[int]:
@@ -109,7 +113,7 @@ def _usual_layouts(blocks: Iterable[list[Observation]]) -> list[int]:
     return [-layout for layout in max(ranked)[2]]
 
 
-def _stack(arm: str, clusters: list[list[list[Observation]]], dropped: int) -> Table:
+def _stack(condition: str, clusters: list[list[list[Observation]]], dropped: int) -> Table:
     """Fill arrays from clusters of blocks of observations in the order of their layouts."""
     questions, layouts = max(map(len, clusters)), len(clusters[0][0])
     asked_CQ = np.array([np.arange(questions) < len(blocks) for blocks in clusters])
@@ -126,7 +130,7 @@ def _stack(arm: str, clusters: list[list[list[Observation]]], dropped: int) -> T
         if all(getattr(o, name) is not None for blocks in clusters for block in blocks for o in block)
     }
     return Table(
-        arm=arm,
+        condition=condition,
         source_CLQ=array("source_position", np.int64),
         query_CLQ=array("query_position", np.int64),
         asked_CQ=asked_CQ,

@@ -17,16 +17,16 @@ ROOM = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is said of one arm.
+    """What is said of one condition.
 
     Attributes:
-        arm: its name.
+        condition: its name.
         control: whether it has no grid of its own, so that it should be flat.
         state: phase-sensitive, flat or undecided.
         sentence: the same with numbers.
     """
 
-    arm: str
+    condition: str
     control: bool
     state: State
     sentence: str
@@ -70,13 +70,13 @@ def find(findings: Iterable[Finding], name: str, outcome: str = "accuracy") -> F
 
 
 def corrected(finding: Finding) -> float | None:
-    """Its p-value, corrected over the arms where the report did so."""
+    """Its p-value, corrected over the conditions where the report did so."""
     corrected_p = finding.detail.get("p_holm", finding.p_value)
     return None if corrected_p is None else float(corrected_p)
 
 
 def is_control(findings: Iterable[Finding]) -> bool:
-    """Whether an arm's findings expect no period because its model folds nothing.
+    """Whether a condition's findings expect no period because its model folds nothing.
 
     A foreign model's grid may also be not known; the report then says so in the period's details.
     """
@@ -84,16 +84,16 @@ def is_control(findings: Iterable[Finding]) -> bool:
     return period is not None and bool(period.detail.get("control", period.expected is None))
 
 
-def by_arm(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
-    """Findings of each arm, controls first, otherwise in the order given."""
-    arms: dict[str, list[Finding]] = {}
+def by_condition(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    """Findings of each condition, controls first, otherwise in the order given."""
+    conditions: dict[str, list[Finding]] = {}
     for finding in findings:
-        arms.setdefault(finding.arm, []).append(finding)
-    return dict(sorted(arms.items(), key=lambda item: not is_control(item[1])))
+        conditions.setdefault(finding.condition, []).append(finding)
+    return dict(sorted(conditions.items(), key=lambda item: not is_control(item[1])))
 
 
 def found_period(findings: Sequence[Finding], outcome: str = "accuracy") -> int | None:
-    """The period that stands after correction over arms, or none."""
+    """The period that stands after correction over conditions, or none."""
     period = find(findings, "period", outcome)
     if period is None or period.value is None:
         return None
@@ -109,7 +109,7 @@ def state_of(findings: Sequence[Finding], outcome: str = "accuracy") -> State:
     """Phase-sensitive, flat or undecided, by three findings of one outcome.
 
     Phase-sensitive when a period stands and the interval of the phase SD excludes 0; flat when neither
-    does, the test at the arm's own stride is silent too, and it is known how small an effect would have been
+    does, the test at the condition's own stride is silent too, and it is known how small an effect would have been
     seen; else undecided: the findings disagree, or the data are too few.
     """
     spread, test = find(findings, "phase_sd", outcome), find(findings, "phase_test", outcome)
@@ -158,7 +158,7 @@ def _found_words(effect: float) -> str:
 
 
 def _limit_words(findings: Sequence[Finding]) -> str:
-    """The smallest effect that a flat arm would have shown."""
+    """The smallest effect that a flat condition would have shown."""
     least = find(findings, "smallest_detectable_effect")
     if least is None or least.value is None:
         return "how small an effect could have been seen is not known"
@@ -215,15 +215,17 @@ def _finer_words(findings: Sequence[Finding]) -> str:
 
 
 def judge(findings: Sequence[Finding]) -> Judgement:
-    """What one arm's findings say.
+    """What one condition's findings say.
 
     Args:
-        findings: of one arm, at least one.
+        findings: of one condition, at least one.
     """
-    arm, control, state = findings[0].arm, is_control(findings), state_of(findings)
-    subject = f"Control {plain(arm)}" if control else plain(arm)
+    condition, control, state = findings[0].condition, is_control(findings), state_of(findings)
+    subject = f"Control {plain(condition)}" if control else plain(condition)
     if state == "sensitive":
-        warning = "; position, protocol or engine may then explain the other arms too" if control else ""
+        warning = (
+            "; position, protocol or engine may then explain the other conditions too" if control else ""
+        )
         what = "NOT flat" if control else "phase-sensitive"
         said = f"is {what}: {_period_words(findings)}, with {_size_words(findings)}{warning}"
     elif state == "flat":
@@ -231,72 +233,76 @@ def judge(findings: Sequence[Finding]) -> Judgement:
         said = f"is flat{right}: {_limit_words(findings)}{_finer_words(findings)}"
     else:
         said = f"is undecided: {_doubt_words(findings)}{_finer_words(findings)}"
-    return Judgement(arm, control, state, f"{subject} {said}.")
+    return Judgement(condition, control, state, f"{subject} {said}.")
 
 
-def _strongest(arms: dict[str, list[Finding]], names: Sequence[str]) -> str:
+def _strongest(conditions: dict[str, list[Finding]], names: Sequence[str]) -> str:
     def spread(name: str) -> float:
-        finding = find(arms[name], "phase_sd")
+        finding = find(conditions[name], "phase_sd")
         return 0.0 if finding is None or finding.value is None else finding.value
 
     return max(names, key=spread)
 
 
 def _the_controls(controls: Sequence[Judgement]) -> str:
-    names = listed([plain(control.arm) for control in controls])
+    names = listed([plain(control.condition) for control in controls])
     return f"the control {names} is" if len(controls) == 1 else f"the controls {names} are"
 
 
-def _control_words(controls: Sequence[Judgement], arms: dict[str, list[Finding]]) -> str:
+def _control_words(controls: Sequence[Judgement], conditions: dict[str, list[Finding]]) -> str:
     if not controls:
         return "there was no control, so an effect of position or engine is not ruled out"
     loud = [c for c in controls if c.state != "flat"]
     if loud:
         state = "not flat" if any(c.state == "sensitive" for c in loud) else "undecided"
         return f"but {_the_controls(loud)} {state}, so position, protocol or engine may explain the rest"
-    limits = [f.value for c in controls if (f := find(arms[c.arm], "smallest_detectable_effect")) and f.value]
+    limits = [
+        f.value
+        for c in controls
+        if (f := find(conditions[c.condition], "smallest_detectable_effect")) and f.value
+    ]
     seen = f" ({_found_words(max(limits))})" if limits else ""
     return f"{_the_controls(controls)} flat{seen}"
 
 
 def verdict(findings: Iterable[Finding]) -> str:
-    """One sentence over all arms: who is phase-sensitive, how much, and whether the controls are flat."""
-    arms = by_arm(findings)
-    if not arms:
+    """One sentence over all conditions: who is phase-sensitive, how much, and whether the controls are flat."""
+    conditions = by_condition(findings)
+    if not conditions:
         return "Nothing was measured."
-    judged = [judge(found) for found in arms.values()]
+    judged = [judge(found) for found in conditions.values()]
     controls, tested = [j for j in judged if j.control], [j for j in judged if not j.control]
     if not tested:
         return (
             controls[0].sentence
             if len(controls) == 1
-            else f"Only controls were measured; {_control_words(controls, arms)}."
+            else f"Only controls were measured; {_control_words(controls, conditions)}."
         )
     if len(tested) == 1:
-        return f"{tested[0].sentence.removesuffix('.')}; {_control_words(controls, arms)}."
+        return f"{tested[0].sentence.removesuffix('.')}; {_control_words(controls, conditions)}."
     names: dict[State, list[str]] = {"sensitive": [], "flat": [], "undecided": []}
     for judgement in tested:
-        names[judgement.state].append(judgement.arm)
+        names[judgement.state].append(judgement.condition)
     parts = []
     if names["sensitive"]:
-        most = _strongest(arms, names["sensitive"])
+        most = _strongest(conditions, names["sensitive"])
         parts.append(
-            f"{len(names['sensitive'])} of {len(tested)} tested arms are phase-sensitive, "
-            f"most of all {plain(most)}: {_period_words(arms[most])}, with {_size_words(arms[most])}"
+            f"{len(names['sensitive'])} of {len(tested)} tested conditions are phase-sensitive, "
+            f"most of all {plain(most)}: {_period_words(conditions[most])}, with {_size_words(conditions[most])}"
         )
     for state in ("flat", "undecided"):
         if names[state]:
             verb = "is" if len(names[state]) == 1 else "are"
             parts.append(f"{listed([plain(name) for name in names[state]])} {verb} {state}")
-    sentence = "; ".join([*parts, _control_words(controls, arms)])
+    sentence = "; ".join([*parts, _control_words(controls, conditions)])
     return f"{sentence[0].upper()}{sentence[1:]}."
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One arm in a line, as text: for the terminal and for the table at the head of the report."""
+    """One condition in a line, as text: for the terminal and for the table at the head of the report."""
 
-    arm: str
+    condition: str
     verdict: str
     mean: str
     worst: str
@@ -305,7 +311,7 @@ class Row:
     period: str
 
 
-COLUMNS = ("Arm", "Verdict", "Mean", "Worst residue", "Phase SD", "Gap", "Period (own)")
+COLUMNS = ("Condition", "Verdict", "Mean", "Worst residue", "Phase SD", "Gap", "Period (own)")
 STATES: dict[State, str] = {"sensitive": "phase-sensitive", "flat": "flat", "undecided": "undecided"}
 
 
@@ -322,7 +328,7 @@ def _row(findings: Sequence[Finding]) -> Row:
     unknown = "none" if judgement.control else "not known"
     expected = unknown if period is None or period.expected is None else str(period.expected)
     return Row(
-        arm=plain(judgement.arm),
+        condition=plain(judgement.condition),
         verdict=f"{'control, ' if judgement.control else ''}{STATES[judgement.state]}",
         mean=shown("mean_accuracy"),
         worst=shown("worst_residue") + at,
@@ -333,5 +339,5 @@ def _row(findings: Sequence[Finding]) -> Row:
 
 
 def rows(findings: Iterable[Finding]) -> list[Row]:
-    """One row per arm, controls first."""
-    return [_row(found) for found in by_arm(findings).values()]
+    """One row per condition, controls first."""
+    return [_row(found) for found in by_condition(findings).values()]

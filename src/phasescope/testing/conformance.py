@@ -11,9 +11,9 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from ..catalog import COMPRESSORS
-from ..check import Subject, Verdict
+from ..check import EngineUnderTest, Verdict
 from ..check import check as check_engine
-from ..check.local import LocalSubject
+from ..check.local import LocalEngine
 from ..checkpoints.grids import read_config
 from ..compressors import AbstractCompressor, Entries
 from ..errors import UsageError
@@ -135,7 +135,7 @@ def assert_engine_invariant(
     """Hold an engine to every invariance that it offers; for test suites, also as the fixture `phasescope_check`.
 
     Args:
-        engine: a `phasescope.check.Subject`, or a causal language model of `transformers`.
+        engine: a `phasescope.check.EngineUnderTest`, or a causal language model of `transformers`.
         strides: of the grids around whose boundaries it is asked; by default those of a model's config.
         known: invariances whose faults are known and let pass.
         **settings: as `phasescope.check.check` has them.
@@ -147,7 +147,9 @@ def assert_engine_invariant(
         EngineFaultError: if another invariance than the known ones is broken, with the verdict's sentence.
         UsageError: for settings that do not fit.
     """
-    subject = engine if isinstance(engine, Subject) else LocalSubject(engine, name=type(engine).__name__)
+    subject = (
+        engine if isinstance(engine, EngineUnderTest) else LocalEngine(engine, name=type(engine).__name__)
+    )
     if strides is None:
         config = getattr(getattr(subject, "model", None), "config", None)
         strides = () if config is None else read_config(config.to_dict()).strides
@@ -162,13 +164,13 @@ def _causal(subject: _Subject) -> str:
     cut = TOKENS - 5
     early = subject.entries(subject.hidden[:, :cut], subject.payload[:, :, :, :cut])
     late = subject.entries(subject.hidden, subject.payload)
-    known = (early.closes_BHN < cut).expand(2, subject.heads, -1)
+    known = (early.last_token_BHN < cut).expand(2, subject.heads, -1)
     entries = known.shape[2]
     for name in ("key_BHND", "value_BHND"):
         gap = (getattr(early, name) - getattr(late, name)[:, :, :entries]).abs()
         if bool((gap[known] > EXACT).any()):
             return f"{name} of closed entries changes when five tokens follow"
-    for name in ("position_BHN", "closes_BHN"):
+    for name in ("position_BHN", "last_token_BHN"):
         before, after = (getattr(read, name)[:, :, :entries].expand(known.shape) for read in (early, late))
         if not torch.equal(before[known], after[known]):
             return f"{name} of closed entries changes when five tokens follow"
@@ -186,7 +188,7 @@ def _period(subject: _Subject) -> str:
     for window in whole:
         for name in ("key_BHND", "value_BHND"):
             gap = (getattr(plain, name)[:, :, window] - getattr(moved, name)[:, :, window + 1]).abs()
-            known = (plain.closes_BHN[:, :, window] < TOKENS).expand(2, subject.heads)
+            known = (plain.last_token_BHN[:, :, window] < TOKENS).expand(2, subject.heads)
             if bool((gap[known] > EXACT).any()):
                 return f"entry {window} differs from entry {window + 1} after {stride} tokens of padding"
     return "" if whole else "no window lies wholly inside the sequence"

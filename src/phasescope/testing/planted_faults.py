@@ -8,12 +8,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..check.local import LocalSubject, State
+from ..check.local import LocalEngine, State
 from ..check.subject import Ids
 from ..errors import UsageError
 
 
-class LosesTail(LocalSubject):
+class LosesTail(LocalEngine):
     """A chunk's tokens behind its last whole window are lost once a further chunk is read.
 
     Differs: engines lose a compressor's buffer; here the chunk is read again without its tail, which does
@@ -31,7 +31,7 @@ class LosesTail(LocalSubject):
         return State(read.cache, state.ids + ids, read.row)
 
 
-class ForgetsOverlap(LocalSubject):
+class ForgetsOverlap(LocalEngine):
     """Windows that overlap lose, once a further chunk is read, the half that was read before it."""
 
     def read(self, ids: Ids, state: State | None = None) -> State:
@@ -47,7 +47,7 @@ class ForgetsOverlap(LocalSubject):
         return super().read(ids, state)
 
 
-class RoundsHits(LocalSubject):
+class RoundsHits(LocalEngine):
     """A prefix cache takes a hit for as long as its last block is, with the other prompt's tokens in it."""
 
     block = 16
@@ -59,7 +59,7 @@ class RoundsHits(LocalSubject):
         return State(state.cache, prompt[:hit], state.row)
 
 
-class ShiftsOnRestore(LocalSubject):
+class ShiftsOnRestore(LocalEngine):
     """A saved state holds its last token twice, so that all later positions are off by one."""
 
     def restore(self, saved: tuple[State, bytes], shape: State) -> State:
@@ -68,7 +68,7 @@ class ShiftsOnRestore(LocalSubject):
         return State(self.read(ids + ids[-1:]).cache, ids)
 
 
-class WrongAtLength(LocalSubject):
+class WrongAtLength(LocalEngine):
     """A prompt whose length leaves one residue is read with its first token taken for another.
 
     Attributes:
@@ -84,7 +84,7 @@ class WrongAtLength(LocalSubject):
         return super()._forward(ids_BT, cache, keep=keep, **inputs)
 
 
-FAULTS: dict[str, type[LocalSubject]] = {
+FAULTS: dict[str, type[LocalEngine]] = {
     "tail": LosesTail,
     "overlap": ForgetsOverlap,
     "hits": RoundsHits,

@@ -13,7 +13,7 @@ import pytest
 
 @pytest.fixture
 def phasescope_check() -> Callable[..., Any]:
-    """`phasescope.testing.assert_engine_invariant`: holds a model, or any `Subject`, to every invariance."""
+    """`phasescope.testing.assert_engine_invariant`: holds a model, or any `EngineUnderTest`, to every invariance."""
     from . import assert_engine_invariant
 
     return assert_engine_invariant

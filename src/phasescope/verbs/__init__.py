@@ -9,11 +9,11 @@ from .check import check as check
 from .measure import DEMO_CONTEXTS as DEMO_CONTEXTS
 from .measure import DEMO_PROTOCOLS as DEMO_PROTOCOLS
 from .measure import DEMO_SEED as DEMO_SEED
-from .measure import arms_of as arms_of
+from .measure import conditions_of as conditions_of
 from .measure import demo as demo
 from .measure import measure as measure
 from .mitigate import mitigate as mitigate
-from .sweep import sweep_arms as sweep_arms
+from .sweep import sweep_conditions as sweep_conditions
 from .train import Inputs as Inputs
 from .train import cost as cost
 from .train import train as train

@@ -115,8 +115,8 @@ def _recalled(
     )
     stride = plan["stride"] if plan else None
     found = {}
-    for arm, observations in read_run(folder / "phase").observations.items():
-        found[arm.rpartition("/")[2]] = analyse(
+    for condition, observations in read_run(folder / "phase").observations.items():
+        found[condition.rpartition("/")[2]] = analyse(
             observations,
             stride=stride,
             fold=stride or CONTROL_FOLD,

@@ -19,7 +19,7 @@ def check(
     *,
     strides: Sequence[int] = (),
     run: Path | None = None,
-    arm: str | None = None,
+    condition: str | None = None,
     seed: int = 0,
     device: str = "cpu",
     dtype: str = "auto",
@@ -32,7 +32,7 @@ def check(
         model: a zoo name or a checkpoint folder.
         strides: beside those of the model's own grids, and pages of 16 and 64 tokens.
         run: a run of `measure` with the same model.
-        arm: which arm of it.
+        condition: which condition of it.
         seed: of every draw.
         device: where the model runs.
         dtype: a torch dtype by name; `auto` keeps the checkpoint's own.
@@ -42,7 +42,7 @@ def check(
     Raises:
         UsageError: for a model that cannot be loaded, or settings that do not fit.
     """
-    from ..check.local import LocalSubject, require_dtype  # needs torch, and checking a server does not
+    from ..check.local import LocalEngine, require_dtype  # needs torch, and checking a server does not
 
     require_dtype(dtype)
     name, folder = checkpoint(model)
@@ -50,7 +50,7 @@ def check(
         folder, name=name, device=device, dtype=dtype, trust_remote_code=trust_remote_code
     )
     digest = backend.describe()["digest"]
-    effect = None if run is None else read_effect(run, arm=arm, digest=digest, seed=seed)
-    subject = LocalSubject(backend.model, name=name, facts={"digest": digest})
+    effect = None if run is None else read_effect(run, condition=condition, digest=digest, seed=seed)
+    subject = LocalEngine(backend.model, name=name, facts={"digest": digest})
     around = [*strides, *read_target(folder).strides, *ENGINE_STRIDES]
     return checks.check(subject, strides=around, seed=seed, effect=effect, **settings)

@@ -12,7 +12,7 @@ from ..checkpoints import zoo
 from ..errors import UsageError
 from ..protocols import PaddingSweep, Protocol
 from ..running import Engine
-from ..running.runner import Arm, Report, run
+from ..running.runner import Condition, Report, run
 from .answerers import LONGEST_PROMPT, ROOM, Answerer, local
 
 DEMO_PROTOCOLS = ("prefix", "in_sequence")
@@ -22,7 +22,9 @@ DEFAULT_PAIRS = 64
 TOKENS_PER_PAIR = 8  # 16K pairs in 128K tokens
 
 
-def arms_of(answerers: Sequence[Answerer], protocols: Sequence[str], **settings: Any) -> list[Arm]:
+def conditions_of(
+    answerers: Sequence[Answerer], protocols: Sequence[str], **settings: Any
+) -> list[Condition]:
     """Every model under every protocol; none of them is loaded yet.
 
     Args:
@@ -45,7 +47,7 @@ def arms_of(answerers: Sequence[Answerer], protocols: Sequence[str], **settings:
     _refuse_unknown(given, kinds)
     trained = min(int(answerer.card().get("pairs", DEFAULT_PAIRS)) for answerer in answerers)
     return [
-        Arm(
+        Condition(
             answerer.name if len(kinds) == 1 else f"{answerer.name}/{label}",
             answerer.backend,
             _protocol(kind, answerer, given, trained),
@@ -74,12 +76,12 @@ def measure(
         seed: of every draw.
         report: told the trials that are done, and all.
         engine: who runs the models; by default this process.
-        **settings: as for `arms_of`.
+        **settings: as for `conditions_of`.
 
     Raises:
         UsageError: for unknown names or settings that do not fit.
     """
-    run(arms_of(answerers, protocols, **settings), out, seed, report, engine)
+    run(conditions_of(answerers, protocols, **settings), out, seed, report, engine)
 
 
 def demo(out: Path, *, seed: int = DEMO_SEED, report: Report = lambda done, total: None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from ..backends import loaded
 from ..catalog import PROTOCOLS
 from ..errors import UsageError
-from ..mitigations import Combine, Ways, arms, lines, outcomes, read_profile, write_outcomes
+from ..mitigations import Combine, Ways, conditions, lines, outcomes, read_profile, write_outcomes
 from ..running.runner import Report, run
 from ..runs import read_run
 from .answerers import local
@@ -16,7 +16,7 @@ from .answerers import local
 def mitigate(
     folder: Path,
     *,
-    arm: str | None = None,
+    condition: str | None = None,
     out: Path | None = None,
     model: str | None = None,
     shifts: tuple[int, ...] | None = None,
@@ -33,14 +33,14 @@ def mitigate(
 
     Args:
         folder: a run that `report` has read, so that it holds profile.json.
-        arm: whose profile, where several are phase-sensitive.
+        condition: whose profile, where several are phase-sensitive.
         out: the run folder of the trial; by default `mitigate` in the run's own.
         model: the checkpoint; by default what the run names.
         shifts: numbers of pads of the vote's askings; 0 and half a stride by default.
         combine: how the vote chooses.
         below: margin in nats under which the adaptive vote asks again.
         limit: the most pads per prompt.
-        contexts: contexts of every arm.
+        contexts: contexts of every condition.
         seed: of the prompts; by default one more than the run's.
         anyway: try it on a model without a phase effect too.
         device: where the model runs.
@@ -52,19 +52,19 @@ def mitigate(
     Raises:
         UsageError: if the run has no such profile, or the seed is the run's own.
     """
-    profile = read_profile(folder, arm)
+    profile = read_profile(folder, condition)
     described = read_run(folder).description
-    own = next((one for one in described["arms"] if one["name"] == profile.arm), None)
+    own = next((one for one in described["conditions"] if one["name"] == profile.condition), None)
     if own is None:
         raise UsageError(
-            f"{folder} has no arm {profile.arm!r}; give the run that the profile was measured in"
+            f"{folder} has no condition {profile.condition!r}; give the run that the profile was measured in"
         )
     fresh = described["seed"] + 1 if seed is None else seed
     if fresh == described["seed"]:
         raise UsageError(f"seed {fresh} gives the prompts that the profile was measured on; give another")
     if not profile.sensitive and not anyway:
         return [
-            f"{profile.arm}: no phase effect was found, so there is nothing to mend (--anyway tries all the same)"
+            f"{profile.condition}: no phase effect was found, so there is nothing to mend (--anyway tries all the same)"
         ]
     sizes = {**own["protocol"]["settings"], "contexts": contexts}
     protocol = PROTOCOLS.load(own["protocol"]["name"])(**sizes)
@@ -74,7 +74,7 @@ def mitigate(
     backend = loaded(answerer.backend)
     ways = Ways(shifts or (0, max(1, profile.stride // 2)), combine, below, limit)
     target = folder / "mitigate" if out is None else out
-    run(arms(backend, protocol, profile, ways), target, fresh, report)
+    run(conditions(backend, protocol, profile, ways), target, fresh, report)
     found = outcomes(target, profile, fresh)
     write_outcomes(target / "mitigation.json", profile, found)
     return [*lines(profile, found), f"wrote {target / 'mitigation.json'}"]

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..protocols import PaddingSweep, Prompt
-from ..running.runner import Arm
+from ..running.runner import Condition
 from .answerers import Answerer
 
 
-def sweep_arms(
+def sweep_conditions(
     answerers: Sequence[Answerer],
     prompts: Sequence[Prompt],
     *,
     announce: Callable[[str], None] = lambda line: None,
     **settings: Any,
-) -> list[Arm]:
+) -> list[Condition]:
     """More and more padding in a user's prompts, for each model; nothing is drawn, so the seed does not matter.
 
     Args:
@@ -29,14 +29,14 @@ def sweep_arms(
         UsageError: for prompts and settings that cannot be asked as they say.
     """
     text = any(not prompt.prompt_ids for prompt in prompts) or settings.get("scorer") or settings.get("chat")
-    arms = []
+    conditions = []
     for answerer in answerers:
         own = answerer.read_tokenizer() if text else None
         protocol = PaddingSweep(prompts=tuple(prompts), tokenizer=own, **settings)
         for line in told(answerer.name, protocol):
             announce(line)
-        arms.append(Arm(answerer.name, answerer.backend, protocol))
-    return arms
+        conditions.append(Condition(answerer.name, answerer.backend, protocol))
+    return conditions
 
 
 def told(model: str, protocol: PaddingSweep) -> Iterator[str]:

@@ -23,7 +23,7 @@ from phasescope.errors import PhasescopeError, ServerError
 from phasescope.files import read_log
 from phasescope.protocols import PrefixPadding
 from phasescope.records import Dropped, NoReply
-from phasescope.running.runner import Arm, run
+from phasescope.running.runner import Condition, run
 from phasescope.runs import read_run
 from phasescope.testing.fake_server import FakeServer, Fault, Kind, Offers
 from phasescope.testing.fake_server.model import RARE, Hashed, PlantedModel
@@ -57,7 +57,7 @@ def backend(server: FakeServer, **settings: Any) -> OpenAIBackend:
 
 def measured(server: FakeServer, out: Path, **settings: Any) -> list[Observation | Dropped]:
     """The log of a small run."""
-    run([Arm("a", backend(server, **settings), SMALL)], out, seed=5)
+    run([Condition("a", backend(server, **settings), SMALL)], out, seed=5)
     return list(read_log(out / "observations.jsonl"))
 
 
@@ -65,7 +65,7 @@ def measured(server: FakeServer, out: Path, **settings: Any) -> list[Observation
 def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Observation]:
     """What the planted backend itself answers, by trial."""
     out = tmp_path_factory.mktemp("reference")
-    run([Arm("a", planted(), SMALL)], out, seed=5)
+    run([Condition("a", planted(), SMALL)], out, seed=5)
     return {
         line.trial: line for line in read_log(out / "observations.jsonl") if isinstance(line, Observation)
     }
@@ -138,7 +138,7 @@ def test_a_passing_fault_costs_at_most_the_trials_that_it_befalls(
     with served() as server:
         asking = backend(server, limits=HASTY)
         server.fault = fault(kind)
-        run([Arm("a", asking, SMALL)], tmp_path, seed=5)
+        run([Condition("a", asking, SMALL)], tmp_path, seed=5)
     log = list(read_log(tmp_path / "observations.jsonl"))
     no_wrong(log, reference)
     assert {line.trial for line in log} == reference.keys()
@@ -156,7 +156,7 @@ def test_answers_that_go_astray_more_often_than_one_request_is_repeated_cost_no_
     with served() as server:
         asking = backend(server, limits=HASTY)
         server.fault = fault("answer to another request", share=1.0, times=3)
-        run([Arm("a", asking, SMALL)], tmp_path, seed=5)
+        run([Condition("a", asking, SMALL)], tmp_path, seed=5)
     assert list(read_log(tmp_path / "observations.jsonl")) == list(reference.values())
 
 
@@ -169,13 +169,13 @@ def test_a_lasting_fault_drops_its_trials_or_stops_the_run_to_be_resumed(
         asking = backend(server, limits=replace(HASTY, tries=2))
         server.fault = fault(kind, times=None)
         if kind in DEFECTS:
-            run([Arm("a", asking, SMALL)], tmp_path, seed=5)
+            run([Condition("a", asking, SMALL)], tmp_path, seed=5)
         else:
             with pytest.raises(ServerError, match="the same command goes on from there") as caught:
-                run([Arm("a", asking, SMALL)], tmp_path, seed=5)
+                run([Condition("a", asking, SMALL)], tmp_path, seed=5)
             assert "\n" not in str(caught.value)
         server.fault = None
-        run([Arm("a", backend(server), SMALL)], tmp_path, seed=5)
+        run([Condition("a", backend(server), SMALL)], tmp_path, seed=5)
     log = list(read_log(tmp_path / "observations.jsonl"))
     no_wrong(log, reference)
     assert [line.trial for line in log] == list(reference)
@@ -207,13 +207,13 @@ def test_batches_that_were_finished_before_the_server_failed_stay(
             server.fault = Fault(kind="500", share=1.0, times=None) if done >= BATCH else None
 
         with pytest.raises(ServerError):
-            run([Arm("a", asking, SMALL)], tmp_path, seed=5, report=report)
+            run([Condition("a", asking, SMALL)], tmp_path, seed=5, report=report)
         first = (tmp_path / "observations.jsonl").read_bytes()
         assert len(first.splitlines()) == BATCH
         server.fault = None
         again = backend(server)
         server.asked.clear()
-        run([Arm("a", again, SMALL)], tmp_path, seed=5)
+        run([Condition("a", again, SMALL)], tmp_path, seed=5)
     assert len(server.asked) == BATCH
     assert (tmp_path / "observations.jsonl").read_bytes().startswith(first)
     assert list(read_log(tmp_path / "observations.jsonl")) == list(reference.values())
@@ -229,7 +229,7 @@ def test_a_server_that_drops_everything_stops_before_the_money_is_spent(tmp_path
         with pytest.raises(
             UsageError, match=r"none of the 72 trials of a could be observed: position drifted"
         ):
-            run([Arm("a", asking, protocol)], tmp_path, seed=5)
+            run([Condition("a", asking, protocol)], tmp_path, seed=5)
         assert len(server.asked) == 72
     assert not (tmp_path / "observations.jsonl").exists()
 
@@ -471,7 +471,7 @@ def test_the_description_holds_neither_address_nor_key_and_a_resumed_run_finds_t
     content = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert b"sk-very-secret" not in content
     assert b"127.0.0.1" not in content
-    described = read_run(tmp_path).description["arms"][0]["backend"]
+    described = read_run(tmp_path).description["conditions"][0]["backend"]
     assert described["grids"] == [{"width": 4, "stride": 4, "shift": 0}]
     assert described["asked"] == {"ids": "token counts"}
 
@@ -503,12 +503,12 @@ import sys
 from pathlib import Path
 sys.path.insert(0, ".")
 from tests.backends.openai.test_backend import SMALL, backend
-from phasescope.running.runner import Arm, run
+from phasescope.running.runner import Condition, run
 
 class At:
     url = sys.argv[2]
 
-run([Arm("a", backend(At), SMALL)], Path(sys.argv[1]), seed=5)
+run([Condition("a", backend(At), SMALL)], Path(sys.argv[1]), seed=5)
 """
 
 
@@ -548,7 +548,7 @@ def test_a_run_says_as_json_what_its_server_can_do(tmp_path: Path) -> None:
     """Part of run.json: whoever reads the results knows how they were had."""
     with served(VLLM) as server:
         measured(server, tmp_path)
-    described = json.loads((tmp_path / "run.json").read_text())["arms"][0]["backend"]
+    described = json.loads((tmp_path / "run.json").read_text())["conditions"][0]["backend"]
     completions = described["server"]["completions"]
     assert (described["backend"], described["model"], described["grids"]) == ("openai", "planted", None)
     assert (completions["named"], completions["forced"], completions["echoes"]) == (

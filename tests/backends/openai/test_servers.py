@@ -18,7 +18,7 @@ from phasescope.backends.openai.backend import OpenAIBackend
 from phasescope.backends.openai.client import Limits
 from phasescope.protocols import PrefixPadding
 from phasescope.records import NoReply
-from phasescope.running.runner import Arm, run
+from phasescope.running.runner import Condition, run
 from phasescope.runs import read_run
 from phasescope.text.tokens import Tokenizer
 
@@ -83,7 +83,7 @@ def test_llama_cpp_is_measured_with_exact_log_probabilities(
     llama: OpenAIBackend, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     """Each trial has a log-probability, also of an unlikely answer; greedy is what is likeliest."""
-    run([Arm("smollm2", llama, SMALL)], tmp_path, seed=0)
+    run([Condition("smollm2", llama, SMALL)], tmp_path, seed=0)
     seen = read_run(tmp_path).observations["smollm2"]
     assert len(seen) == 8
     assert not read_run(tmp_path).dropped["smollm2"]
