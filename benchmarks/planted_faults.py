@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from transformers import DeepseekV4Config, DeepseekV4ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from phasescope.check import INVARIANCES, Row, Verdict, check
-from phasescope.check.local import LocalEngine
+from phasescope.checking import INVARIANCES, Row, Verdict, check
+from phasescope.checking.local import LocalEngine
 from phasescope.models import CompressedQwen3Config, CompressedQwen3ForCausalLM
 from phasescope.testing.planted_faults import FAULTS, WrongAtLength
 

@@ -42,20 +42,20 @@ from transformers.utils import logging
 
 from phasescope.backends.transformers.backend import TransformersBackend
 from phasescope.checkpoints import zoo
-from phasescope.explain.ablation import Ablation
-from phasescope.explain.coverage_score import (
+from phasescope.explaining.ablation import Ablation
+from phasescope.explaining.coverage_score import (
     Account,
     agreement,
     chance_of_hit,
     chance_of_hits,
     weakest_phases,
 )
-from phasescope.explain.explanation import Explanation, Settings
-from phasescope.explain.gates import GateTally
-from phasescope.explain.hooks import find_seams
+from phasescope.explaining.explanation import Explanation, Settings
+from phasescope.explaining.gates import GateTally
+from phasescope.explaining.hooks import find_seams
 from phasescope.files import read_json
 from phasescope.protocols import InSequencePadding
-from phasescope.report import build_report
+from phasescope.reporting import build_report
 from phasescope.verbs import local, measure, mitigate
 
 PROTOCOL = "in_sequence"

@@ -7,7 +7,7 @@ from math import ceil, floor, log10
 
 from markupsafe import Markup
 
-from phasescope.report.svg import Point, dot, element, line, path, text
+from phasescope.reporting.svg import Point, dot, element, line, path, text
 
 from .linear_cost_report import MIB, NAMES, Results, series
 

@@ -19,7 +19,7 @@ import numpy as np
 from markupsafe import Markup
 
 from phasescope.files import write_atomic
-from phasescope.report.svg import Point, dot, element, line, path, text
+from phasescope.reporting.svg import Point, dot, element, line, path, text
 from research.theory_model import Flow, Task, best_even, best_gate, flow, grows_at, keeping, simulate
 
 MARKS = "<!-- written by python -m research.theory_figures -->", "<!-- end -->"

@@ -17,8 +17,8 @@ from collections import Counter
 from pathlib import Path
 
 from phasescope.records import Finding
-from phasescope.report import build_report
-from phasescope.report.summary import read_findings
+from phasescope.reporting import build_report
+from phasescope.reporting.summary import read_findings
 from phasescope.verbs import demo
 
 

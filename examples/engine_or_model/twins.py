@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from phasescope.backends.transformers.backend import TransformersBackend
-from phasescope.check import Verdict, check
-from phasescope.check.effect import read_effect
-from phasescope.check.local import LocalEngine
+from phasescope.checking import Verdict, check
+from phasescope.checking.effect import read_effect
+from phasescope.checking.local import LocalEngine
 from phasescope.checkpoints import zoo
 from phasescope.protocols import InSequencePadding, QueryPadding
 from phasescope.running.runner import Condition, run

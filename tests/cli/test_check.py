@@ -20,7 +20,7 @@ Ask = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
     """Run `phasescope check`: exit code, standard output and standard error."""
-    monkeypatch.setattr("phasescope.check.server.ATTEMPTS", 1)
+    monkeypatch.setattr("phasescope.checking.server.ATTEMPTS", 1)
 
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["phasescope", "check", *arguments])

@@ -9,7 +9,7 @@ from phasescope import UsageError, WindowGrid
 from phasescope.backends import Planted
 from phasescope.mitigations import Profile, read_profile
 from phasescope.protocols import PrefixPadding
-from phasescope.report import build_report
+from phasescope.reporting import build_report
 from phasescope.running.runner import Condition, run
 
 CURVE = [0.9, 0.9, 0.3, 0.88]

@@ -5,11 +5,11 @@ import torch
 from benchmarks.planted_faults import KINDS, LocalEngine, named
 
 from phasescope import UsageError
-from phasescope.check import check
-from phasescope.check.subject import gap
+from phasescope.checking import check
+from phasescope.checking.subject import gap
 from phasescope.testing.planted_faults import FAULTS, ForgetsOverlap, WrongAtLength, lose_lane
 
-from ..check.models import build
+from ..checking.models import build
 
 CASES = [
     ("tail", "dense", 1, {"features": ["parts"]}),

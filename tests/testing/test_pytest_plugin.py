@@ -2,10 +2,10 @@
 
 import pytest
 
-from phasescope.check import NotOfferedError
+from phasescope.checking import NotOfferedError
 from phasescope.testing import EngineFaultError, assert_engine_invariant
-from tests.check.models import build
-from tests.check.toy import LosesTail, Toy
+from tests.checking.models import build
+from tests.checking.toy import LosesTail, Toy
 
 SMALL = {"sizes": 4, "sweep": 6, "longest": 24}
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from phasescope.audit.padding import FAILED, Padder, inserted, pad_text
-from phasescope.audit.samples import Sample
+from phasescope.auditing.padding import FAILED, Padder, inserted, pad_text
+from phasescope.auditing.samples import Sample
 from phasescope.text.locate import Locator
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from phasescope.audit.samples import Sample
+from phasescope.auditing.samples import Sample
 from phasescope.errors import UsageError
 from phasescope.text.locate import NO_NEEDLE, NO_PLACE, NOWHERE, TWICE, Locator, enough, token_at
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..audit import Locator, Settings, strides_of_model
-from ..report.audit_page import build_audit
+from ..auditing import Locator, Settings, strides_of_model
+from ..reporting.audit_page import build_audit
 from ..text.locate import Occurrence
 from ..text.tokens import Tokenizer
 from .progress import bar

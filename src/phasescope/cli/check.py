@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ..check import INVARIANCES, Verdict, row_words
-from ..check.verdict import WORDS
+from ..checking import INVARIANCES, Verdict, row_words
+from ..checking.verdict import WORDS
 from ..errors import UsageError
 from ..files import dump_json
 from .extras import need, need_models
@@ -78,7 +78,7 @@ def check(
 
         if server:
             quiet_retries()
-            verdict = need("phasescope.check.serving").check_server(
+            verdict = need("phasescope.checking.serving").check_server(
                 model,
                 report=report,
                 model=served,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..report import build_report, summary
+from ..reporting import build_report, summary
 from .extras import need_models
 from .progress import bar
 

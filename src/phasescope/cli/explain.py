@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ..report.explain_page import explain_page, explain_summary
+from ..reporting.explain_page import explain_page, explain_summary
 from .extras import need, need_models
 from .progress import bar
 
@@ -59,7 +59,7 @@ def explain(
 ) -> None:
     """Take heads away one at a time, read the gates, and say which phases some head keeps and which none."""
     need_models(threads)
-    explanation = need("phasescope.explain.explanation")
+    explanation = need("phasescope.explaining.explanation")
     settings = explanation.Settings(
         condition=condition,
         model=model,

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..files import dump_json, write_atomic
-from ..plan import ConditionPlan, Prices, RunPlan, plan_run
+from ..planning import ConditionPlan, Prices, RunPlan, plan_run
 from ..running.runner import Condition
 from ..statistics.power import Guess
 from .progress import bar

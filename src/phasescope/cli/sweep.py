@@ -10,7 +10,7 @@ import typer
 
 from ..errors import UsageError
 from ..protocols.padding_sweep import parse_lengths
-from ..report import build_report, summary
+from ..reporting import build_report, summary
 from ..text.prompts import read_prompts
 from ..text.scorers import Scorer
 from .asking import Asking, Runs, with_asking

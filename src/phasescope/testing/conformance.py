@@ -11,9 +11,9 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from ..catalog import COMPRESSORS
-from ..check import EngineUnderTest, Verdict
-from ..check import check as check_engine
-from ..check.local import LocalEngine
+from ..checking import EngineUnderTest, Verdict
+from ..checking import check as check_engine
+from ..checking.local import LocalEngine
 from ..checkpoints.grids import read_config
 from ..compressors import AbstractCompressor, Entries
 from ..errors import UsageError
@@ -135,10 +135,10 @@ def assert_engine_invariant(
     """Hold an engine to every invariance that it offers; for test suites, also as the fixture `phasescope_check`.
 
     Args:
-        engine: a `phasescope.check.EngineUnderTest`, or a causal language model of `transformers`.
+        engine: a `phasescope.checking.EngineUnderTest`, or a causal language model of `transformers`.
         strides: of the grids around whose boundaries it is asked; by default those of a model's config.
         known: invariances whose faults are known and let pass.
-        **settings: as `phasescope.check.check` has them.
+        **settings: as `phasescope.checking.check` has them.
 
     Returns:
         the verdict.

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..check.local import LocalEngine, State
-from ..check.subject import Ids
+from ..checking.local import LocalEngine, State
+from ..checking.subject import Ids
 from ..errors import UsageError
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import check as checks
+from .. import checking as checks
 from ..catalog import BACKENDS
-from ..check.cases import ENGINE_STRIDES
-from ..check.effect import read_effect
+from ..checking.cases import ENGINE_STRIDES
+from ..checking.effect import read_effect
 from ..checkpoints.grids import read_target
 from .answerers import checkpoint
 
@@ -37,12 +37,12 @@ def check(
         device: where the model runs.
         dtype: a torch dtype by name; `auto` keeps the checkpoint's own.
         trust_remote_code: allow a checkpoint to run code of its own.
-        **settings: as `phasescope.check.check` has them.
+        **settings: as `phasescope.checking.check` has them.
 
     Raises:
         UsageError: for a model that cannot be loaded, or settings that do not fit.
     """
-    from ..check.local import LocalEngine, require_dtype  # needs torch, and checking a server does not
+    from ..checking.local import LocalEngine, require_dtype  # needs torch, and checking a server does not
 
     require_dtype(dtype)
     name, folder = checkpoint(model)
