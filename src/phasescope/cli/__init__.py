@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -94,28 +94,44 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 def main() -> None:
-    """Run the command line: exit 0 when done, 2 on bad input, 130 when interrupted, 70 on a bug of ours."""
+    """Run the command line of this process."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command, in this process.
+
+    Args:
+        arguments: the words after `phasescope`.
+
+    Returns:
+        the exit code: 0 when done, 1 for an engine at fault (`check`), 2 on bad input, 130 when interrupted, 70 on a
+        bug of ours.
+    """
+    arguments = list(arguments)
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     try:
-        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        code = app(arguments or ["--help"], standalone_mode=False, obj=arguments)
         if code == INTERRUPTED:  # typer's word for it, without one of its own
             raise KeyboardInterrupt
-        sys.exit(code)
+        return code if isinstance(code, int) else 0
+    except SystemExit as exit:
+        return exit.code if isinstance(exit.code, int) else 0
     except typer.TyperException as error:
         # The box that typer draws is several lines; a mistake is one line here.
         _say(console, f"{error.format_message().rstrip('.')}; see --help")
-        sys.exit(2)
+        return 2
     except PhasescopeError as error:
         _say(console, str(error))
-        sys.exit(2)
+        return 2
     except (KeyboardInterrupt, typer.Abort):
-        goes_on = "; the same command goes on from here" if sys.argv[1:2] and sys.argv[1] in RESUMES else ""
+        goes_on = "; the same command goes on from here" if arguments[:1] and arguments[0] in RESUMES else ""
         _say(console, f"interrupted{goes_on}")
-        sys.exit(INTERRUPTED)
+        return INTERRUPTED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _say(console, f"{where}{error.strerror or error}; give a path that can be read and written")
-        sys.exit(2)
+        return 2
     except Exception as error:
         if os.environ.get("PHASESCOPE_DEBUG"):
             raise
@@ -125,7 +141,7 @@ def main() -> None:
                 "this machine has too little memory for what was asked; take a smaller model, fewer rows "
                 "or shorter contexts",
             )
-            sys.exit(2)
+            return 2
         said = " ".join(f"{type(error).__name__}: {error}".split())
         _say(console, f"{said}; this is a bug, PHASESCOPE_DEBUG=1 shows where it happened")
-        sys.exit(BUG)
+        return BUG

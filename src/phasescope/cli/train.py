@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -228,7 +227,7 @@ def train(
             settings,
             out,
             inputs,
-            command=shlex.join(["phasescope", *sys.argv[1:]]),
+            command=shlex.join(["phasescope", *context.obj]),
             every=checkpoint_every,
             watch_every=watch_every,
             tracker=tracker,
