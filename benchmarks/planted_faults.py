@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from transformers import DeepseekV4Config, DeepseekV4ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from phasescope.checking import INVARIANCES, Row, Verdict, check
+from phasescope.checking import INVARIANCES, Outcome, Verdict, check
 from phasescope.checking.local import LocalEngine
 from phasescope.models import CompressedQwen3Config, CompressedQwen3ForCausalLM
 from phasescope.testing.planted_faults import FAULTS, WrongAtLength
@@ -104,7 +104,7 @@ LENGTHS = {"length": (265, 256), "none": (265, 256)}
 """Longest prompt and lengths swept where a single length of 128 is to be found, or none."""
 
 
-def named(fault: str, row: Row, seed: int) -> bool:
+def named(fault: str, row: Outcome, seed: int) -> bool:
     """Whether a row at fault says by what the planted fault fails."""
     pattern = row.pattern
     folded = pattern and (pattern.coordinate, pattern.stride, pattern.residues)
@@ -127,12 +127,12 @@ def residue(seed: int) -> int:
 def judge(fault: str, kind: Kind, seed: int) -> Verdict:
     """Plant a fault, or none, and check."""
     torch.manual_seed(seed)
-    subject = FAULTS.get(fault, LocalEngine)(kind.build(), name=fault)
-    if isinstance(subject, WrongAtLength):
-        subject.residue = residue(seed)
+    engine = FAULTS.get(fault, LocalEngine)(kind.build(), name=fault)
+    if isinstance(engine, WrongAtLength):
+        engine.residue = residue(seed)
     longest, sweep = (40, 16) if kind.small else LENGTHS.get(fault, (96, 32))
     return check(
-        subject,
+        engine,
         strides=kind.strides,
         seed=seed,
         features=[name for name in INVARIANCES if name not in kind.without],

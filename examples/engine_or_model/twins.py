@@ -56,10 +56,10 @@ def shares(folder: Path, condition: str, position: str) -> list[float]:
 def judge(name: str, backend: TransformersBackend, out: Path, seed: int = 0) -> Verdict:
     """Check the engine, with what was measured beside it."""
     effect = read_effect(out / "needle", condition=name, seed=seed)
-    subject = LocalEngine(backend.model, name=name)
+    engine = LocalEngine(backend.model, name=name)
     features = ["prefill", "parts", "steps", "prefix", "restore"]
     return check(
-        subject, strides=[STRIDE], seed=seed, features=features, sizes=12, sweep=24, longest=64, effect=effect
+        engine, strides=[STRIDE], seed=seed, features=features, sizes=12, sweep=24, longest=64, effect=effect
     )
 
 

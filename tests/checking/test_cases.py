@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from phasescope import UsageError
-from phasescope.checking.cases import Case, Plan
+from phasescope.checking.cases import PromptCase, PromptPlan
 
 
-def plan(seed: int = 0, strides: tuple[int, ...] = (4, 16), longest: int = 70) -> Plan:
-    return Plan(strides, longest, tuple(range(50)), np.random.default_rng(seed))
+def plan(seed: int = 0, strides: tuple[int, ...] = (4, 16), longest: int = 70) -> PromptPlan:
+    return PromptPlan(strides, longest, tuple(range(50)), np.random.default_rng(seed))
 
 
 def test_every_first_boundary_of_every_grid_is_a_length() -> None:
@@ -28,7 +28,7 @@ def test_cuts_lie_inside_their_prompts() -> None:
 
 def test_other_tokens_part_from_the_prompt_at_the_cut() -> None:
     """Else more would be shared than the case says, and a fault of shared tokens would not show."""
-    few = Plan((4,), 70, tuple(range(8)), np.random.default_rng(0), sizes=200)
+    few = PromptPlan((4,), 70, tuple(range(8)), np.random.default_rng(0), sizes=200)
     drawn = list(few.cut_cases(other=3))
     drawn += list(few.cut_sweep(drawn[0]))
     assert all(case.other[0] != case.prompt[case.cut] for case in drawn)
@@ -42,7 +42,7 @@ def test_the_same_seed_draws_the_same_cases() -> None:
 
 def test_a_redrawn_case_keeps_its_shape() -> None:
     """Equal tokens stay equal to each other, so that a prompt that repeats itself still does."""
-    case = Case((1, 2, 1, 2), cut=3, other=(2, 7))
+    case = PromptCase((1, 2, 1, 2), cut=3, other=(2, 7))
     drawn = case.redrawn(tuple(range(50)), np.random.default_rng(0))
     assert drawn.prompt[0] == drawn.prompt[2] != drawn.prompt[1] == drawn.prompt[3] == drawn.other[0]
     assert drawn.prompt != case.prompt
@@ -50,7 +50,7 @@ def test_a_redrawn_case_keeps_its_shape() -> None:
 
 def test_taking_tokens_out_moves_the_cut() -> None:
     """Before it, across it, behind it; not so many that a piece is empty."""
-    case = Case(tuple(range(10)), cut=4)
+    case = PromptCase(tuple(range(10)), cut=4)
     assert (case.without(0, 3).prompt, case.without(0, 3).cut) == (tuple(range(3, 10)), 1)
     assert (case.without(3, 3).prompt, case.without(3, 3).cut) == ((0, 1, 2, 6, 7, 8, 9), 3)
     assert case.without(6, 4).cut == 4
@@ -65,4 +65,4 @@ def test_taking_tokens_out_moves_the_cut() -> None:
 def test_a_plan_that_cannot_be_is_refused(strides, longest, ids) -> None:
     """In one line."""
     with pytest.raises(UsageError):
-        Plan(strides, longest, tuple(range(ids)), np.random.default_rng(0))
+        PromptPlan(strides, longest, tuple(range(ids)), np.random.default_rng(0))

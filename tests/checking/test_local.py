@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from phasescope.checking import Verdict, check
+from phasescope.checking.engine import gap
 from phasescope.checking.local import LocalEngine, _tensors
-from phasescope.checking.subject import gap
 from phasescope.checking.ties import EqualScores
 
 from .models import build
@@ -16,8 +16,8 @@ STRIDES = {"minimax_m3": [8]}
 
 
 def verdict(name: str, *features: str, **more) -> Verdict:
-    subject = LocalEngine(build(name), name=name)
-    return check(subject, strides=STRIDES.get(name, [4]), features=features or None, **{**SMALL, **more})
+    engine = LocalEngine(build(name), name=name)
+    return check(engine, strides=STRIDES.get(name, [4]), features=features or None, **{**SMALL, **more})
 
 
 def state(found: Verdict, feature: str) -> str:
@@ -112,23 +112,23 @@ def test_settled_scores_are_those_of_topk_where_none_are_equal() -> None:
 
 def test_a_rounding_error_moves_the_answer_a_little() -> None:
     """And is gone afterwards; the same generator makes the same error."""
-    subject = LocalEngine(build("qwen3"), name="m")
-    prompt = subject.ids[:20]
-    clean = subject.whole(prompt, 2)
-    first, second = (subject.noisy(prompt, 2, np.random.default_rng(0)) for _ in range(2))
+    engine = LocalEngine(build("qwen3"), name="m")
+    prompt = engine.ids[:20]
+    clean = engine.whole(prompt, 2)
+    first, second = (engine.noisy(prompt, 2, np.random.default_rng(0)) for _ in range(2))
     assert 0 < gap(clean, first) < 1e-3
     assert gap(first, second) == 0
-    assert gap(clean, subject.whole(prompt, 2)) == 0
+    assert gap(clean, engine.whole(prompt, 2)) == 0
 
 
 def test_a_saved_state_holds_every_tensor_of_a_cache() -> None:
     """Buffers, overlap and entries of DeepSeek-V4 among them; restoring them all changes nothing."""
-    subject = LocalEngine(build("deepseek_v4"), name="m")
+    engine = LocalEngine(build("deepseek_v4"), name="m")
     with torch.inference_mode():
-        names = _tensors(subject.read(subject.ids[:23]).cache)
+        names = _tensors(engine.read(engine.ids[:23]).cache)
     assert any("overlap_kv" in name for name in names)
     assert any("buffer_kv" in name for name in names)
-    assert gap(subject.whole(subject.ids[:30], 3), subject.restored(subject.ids[:30], 23, (5, 6), 3)) < 1e-4
+    assert gap(engine.whole(engine.ids[:30], 3), engine.restored(engine.ids[:30], 23, (5, 6), 3)) < 1e-4
 
 
 def test_special_tokens_are_never_drawn() -> None:

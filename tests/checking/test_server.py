@@ -1,4 +1,4 @@
-"""A server as a subject, over a transport of a few lines and over HTTP."""
+"""A server as a engine, over a transport of a few lines and over HTTP."""
 
 import json
 import threading
@@ -11,7 +11,7 @@ import pytest
 
 from phasescope import UsageError
 from phasescope.checking import check
-from phasescope.checking.server import Completion, HttpTransport, ServerSubject
+from phasescope.checking.server import Completion, HttpTransport, ServerEngine
 from phasescope.checking.serving import check_server
 
 from .toy import Toy
@@ -65,8 +65,8 @@ class Transport:
 
 
 def verdict(transport: Transport, **more):
-    subject = ServerSubject(transport, ids=IDS, **{"dtype": "float32", "speculates": False, **more})
-    return check(subject, strides=[4, 16], sweep=20, longest=90, sizes=16)
+    engine = ServerEngine(transport, ids=IDS, **{"dtype": "float32", "speculates": False, **more})
+    return check(engine, strides=[4, 16], sweep=20, longest=90, sizes=16)
 
 
 def states(found) -> dict[str, str]:
@@ -127,7 +127,7 @@ def test_equal_scores_behind_a_server_accuse_nobody() -> None:
 def test_an_unknown_number_format_is_refused() -> None:
     """With the known ones."""
     with pytest.raises(UsageError, match="bfloat16"):
-        ServerSubject(Transport(), dtype="fp7")
+        ServerEngine(Transport(), dtype="fp7")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -187,7 +187,7 @@ def test_a_server_without_log_probabilities_is_refused(address: str, monkeypatch
     """In one line."""
     monkeypatch.setattr(Handler, "shape", "none")
     with pytest.raises(UsageError, match="no log-probabilities"):
-        ServerSubject(HttpTransport(address)).whole((40, 41), 1)
+        ServerEngine(HttpTransport(address)).whole((40, 41), 1)
 
 
 @pytest.mark.parametrize(

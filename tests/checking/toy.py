@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from phasescope.checking.subject import EngineUnderTest, Ids, Reading
+from phasescope.checking.engine import Continuation, EngineUnderTest, Ids
 
 VOCABULARY = 40
 
@@ -46,34 +46,34 @@ class Toy(EngineUnderTest):
             self.equal_scores += 1
         return logits - np.log(np.exp(logits).sum())
 
-    def go_on(self, ids: Ids, new: int, said: Ids | None = None) -> Reading:
+    def go_on(self, ids: Ids, new: int, said: Ids | None = None) -> Continuation:
         """The greedy continuation; `said` is what the engine takes the prompt for."""
         rows, tokens = [], []
         for _ in range(new):
             rows.append(self.row((ids if said is None else said) + tuple(tokens)))
             tokens.append(int(rows[-1].argmax()))
-        return Reading(tuple(rows), tuple(tokens))
+        return Continuation(tuple(rows), tuple(tokens))
 
-    def whole(self, prompt: Ids, new: int) -> Reading:
+    def whole(self, prompt: Ids, new: int) -> Continuation:
         return self.go_on(prompt, new)
 
-    def inside(self, prompt: Ids, start: int) -> list[Reading]:
+    def inside(self, prompt: Ids, start: int) -> list[Continuation]:
         rows = [self.row(prompt[:end], len(prompt) - end) for end in range(start + 1, len(prompt) + 1)]
-        return [Reading((row,), (int(row.argmax()),)) for row in rows]
+        return [Continuation((row,), (int(row.argmax()),)) for row in rows]
 
-    def in_parts(self, prompt: Ids, cuts: Sequence[int], new: int) -> Reading:
+    def in_parts(self, prompt: Ids, cuts: Sequence[int], new: int) -> Continuation:
         return self.go_on(prompt, new)
 
-    def in_batch(self, prompts: Sequence[Ids], new: int) -> list[Reading]:
+    def in_batch(self, prompts: Sequence[Ids], new: int) -> list[Continuation]:
         return [self.go_on(prompt, new) for prompt in prompts]
 
-    def warm(self, prompt: Ids, cut: int, other: Ids, new: int) -> Reading:
+    def warm(self, prompt: Ids, cut: int, other: Ids, new: int) -> Continuation:
         return self.go_on(prompt, new)
 
-    def noisy(self, prompt: Ids, new: int, rng: np.random.Generator) -> Reading:
+    def noisy(self, prompt: Ids, new: int, rng: np.random.Generator) -> Continuation:
         clean = self.whole(prompt, new)
         rows = tuple(np.asarray(row) + 1e-7 * rng.normal(size=VOCABULARY) for row in clean.rows)
-        return Reading(rows, clean.tokens)
+        return Continuation(rows, clean.tokens)
 
     @contextmanager
     def settled(self) -> Any:
@@ -90,7 +90,7 @@ class Toy(EngineUnderTest):
 class LosesTail(Toy):
     """The tokens of a chunk behind its last window of four."""
 
-    def in_parts(self, prompt: Ids, cuts: Sequence[int], new: int) -> Reading:
+    def in_parts(self, prompt: Ids, cuts: Sequence[int], new: int) -> Continuation:
         kept, start = (), 0
         for end in [*cuts, len(prompt)]:
             whole = len(kept) // 4 * 4 if end - start > 1 else len(kept)
@@ -101,7 +101,7 @@ class LosesTail(Toy):
 class RoundsHits(Toy):
     """A prefix hit of whole blocks of sixteen."""
 
-    def warm(self, prompt: Ids, cut: int, other: Ids, new: int) -> Reading:
+    def warm(self, prompt: Ids, cut: int, other: Ids, new: int) -> Continuation:
         hit = min(-(-cut // 16) * 16, cut + len(other), len(prompt) - 1)
         return self.go_on(prompt, new, (prompt[:cut] + other)[:hit] + prompt[hit:])
 
@@ -109,6 +109,6 @@ class RoundsHits(Toy):
 class WrongAtLength(Toy):
     """A prompt of 37 modulo 128 tokens."""
 
-    def whole(self, prompt: Ids, new: int) -> Reading:
+    def whole(self, prompt: Ids, new: int) -> Continuation:
         wrong = len(prompt) % 128 == 37
         return self.go_on(prompt, new, prompt[1:] if wrong else prompt)

@@ -6,7 +6,7 @@ from benchmarks.planted_faults import KINDS, LocalEngine, named
 
 from phasescope import UsageError
 from phasescope.checking import check
-from phasescope.checking.subject import gap
+from phasescope.checking.engine import gap
 from phasescope.testing.planted_faults import FAULTS, ForgetsOverlap, WrongAtLength, lose_lane
 
 from ..checking.models import build
@@ -25,29 +25,29 @@ CASES = [
 def test_a_planted_fault_is_found_and_named(fault: str, kind: str, seed: int, settings: dict) -> None:
     """The right feature, by the right residues, and nothing else."""
     torch.manual_seed(seed)
-    subject = FAULTS[fault](KINDS[kind].build(), name=fault)
-    if isinstance(subject, WrongAtLength):
-        subject.residue = (37 + 53 * seed) % 128
+    engine = FAULTS[fault](KINDS[kind].build(), name=fault)
+    if isinstance(engine, WrongAtLength):
+        engine.residue = (37 + 53 * seed) % 128
     plan = {"sizes": 6, "sweep": 8, "longest": 48, **settings}
-    verdict = check(subject, strides=KINDS[kind].strides, seed=seed, **plan)
+    verdict = check(engine, strides=KINDS[kind].strides, seed=seed, **plan)
     (row,) = verdict.faults
     assert named(fault, row, seed), row
 
 
 def test_models_without_overlap_cannot_forget_it() -> None:
     """Said in one line."""
-    subject = ForgetsOverlap(build("qwen3"), name="m")
+    engine = ForgetsOverlap(build("qwen3"), name="m")
     with pytest.raises(UsageError, match="no overlapping windows"):
-        subject.read(subject.ids[:4], subject.read(subject.ids[:8]))
+        engine.read(engine.ids[:4], engine.read(engine.ids[:8]))
 
 
 def test_a_lost_lane_hurts_prefill_and_spares_decoding() -> None:
     """And is gone when it is repaired."""
-    subject = LocalEngine(build("qwen3"), name="m")
-    prompt = subject.ids[:21]
-    clean = subject.whole(prompt, 2)
-    repair = lose_lane(subject.model, stride=4, residue=3)
-    assert gap(clean, subject.whole(prompt, 2)) > 0.01
-    assert gap(clean, subject.token_by_token(prompt, 1, 2)) < 1e-4
+    engine = LocalEngine(build("qwen3"), name="m")
+    prompt = engine.ids[:21]
+    clean = engine.whole(prompt, 2)
+    repair = lose_lane(engine.model, stride=4, residue=3)
+    assert gap(clean, engine.whole(prompt, 2)) > 0.01
+    assert gap(clean, engine.token_by_token(prompt, 1, 2)) < 1e-4
     repair()
-    assert gap(clean, subject.whole(prompt, 2)) == 0
+    assert gap(clean, engine.whole(prompt, 2)) == 0

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from ..errors import UsageError
-from .subject import Ids
+from .engine import Ids
 
 ENGINE_STRIDES = (16, 64)
 """Pages and tiles of common engines: asked of every engine, as no config names them."""
@@ -19,7 +19,7 @@ SWEPT = 48  # consecutive cuts: three periods of a page of 16
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PromptCase:
     """One prompt and the way it is read.
 
     Attributes:
@@ -60,7 +60,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PromptPlan:
     """Where an engine is asked.
 
     Args:
@@ -117,7 +117,7 @@ class Plan:
         """So many tokens, drawn."""
         return tuple(self.rng.choice(self.ids, size=count).tolist())
 
-    def cut_cases(self, other: int = 0, rest: int = 1) -> Iterator[Case]:
+    def cut_cases(self, other: int = 0, rest: int = 1) -> Iterator[PromptCase]:
         """Prompts with a cut: at boundaries and anywhere, in prompts of all lengths.
 
         Args:
@@ -132,16 +132,16 @@ class Plan:
                 places = range(1, length - rest + 1)  # type: ignore[assignment]
             cut = int(self.rng.choice(places))
             more = int(self.rng.integers(1, other + 1)) if other else 0
-            yield self._parted(Case(self.tokens(length), cut, self.tokens(more)))
+            yield self._parted(PromptCase(self.tokens(length), cut, self.tokens(more)))
 
-    def cut_sweep(self, like: Case, rest: int = 1) -> Iterator[Case]:
+    def cut_sweep(self, like: PromptCase, rest: int = 1) -> Iterator[PromptCase]:
         """One prompt with cuts at consecutive places, to see by what they fold."""
         more = min(self.longest, SWEPT + 8) - len(like.prompt)
         prompt = like.prompt + self.tokens(max(0, more))
         most = min(len(prompt) - rest, SWEPT)
         return (self._parted(replace(like, prompt=prompt, cut=cut)) for cut in range(1, most + 1))
 
-    def _parted(self, case: Case) -> Case:
+    def _parted(self, case: PromptCase) -> PromptCase:
         """The case with other tokens that part from the prompt right at the cut: no more than `cut` is shared."""
         if not case.other or case.cut is None or case.other[0] != case.prompt[case.cut]:
             return case
@@ -149,7 +149,7 @@ class Plan:
         return replace(case, other=(first, *case.other[1:]))
 
 
-def spread(items: Sequence[Case], most: int) -> list[Case]:
+def spread(items: Sequence[PromptCase], most: int) -> list[PromptCase]:
     """At most so many of the cases, evenly over their order."""
     if len(items) <= most:
         return list(items)

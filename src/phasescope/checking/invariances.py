@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from .asker import CachedReader
-from .cases import SWEPT, Case, Plan
-from .subject import NotOfferedError, Reading, gap
+from .cases import SWEPT, PromptCase, PromptPlan
+from .engine import Continuation, NotOfferedError, gap
+from .reader import CachedReader
 
 DRAFT = 7  # most tokens of a rejected draft
 BEAMS = 3
@@ -21,7 +21,7 @@ MOST_STEPS = 300
 LEAD = 8  # fewest tokens that token-by-token reading begins with
 
 
-Read = Callable[[CachedReader, Case], Reading]
+Read = Callable[[CachedReader, PromptCase], Continuation]
 
 
 @dataclass(frozen=True)
@@ -43,145 +43,145 @@ class Invariance:
     """
 
     says: str
-    cases: Callable[[Plan], Iterator[Case]]
+    cases: Callable[[PromptPlan], Iterator[PromptCase]]
     read: Read
     base: str | None = None
     base_read: Read | None = None
-    refine: Callable[[Plan, Case], Iterator[Case]] = Plan.cut_sweep
+    refine: Callable[[PromptPlan, PromptCase], Iterator[PromptCase]] = PromptPlan.cut_sweep
     new: Callable[[int], int] = int
     reference: Read | None = None
     loose: bool = False
 
 
-def read_again(ask: CachedReader, case: Case) -> Reading:
+def read_again(reader: CachedReader, case: PromptCase) -> Continuation:
     """The same call a second time."""
-    return ask.subject.whole(case.prompt, ask.new)
+    return reader.engine.whole(case.prompt, reader.new)
 
 
-def read_inside(ask: CachedReader, case: Case) -> Reading:
+def read_inside(reader: CachedReader, case: PromptCase) -> Continuation:
     """What follows the prompt where more tokens stand behind it.
 
     Three lengths of what stands behind are tried, and the middle reading by its distance from the reference
     counts: one of the longer prompts may itself have a length at which the engine goes wrong.
     """
-    at, behind = len(case.prompt) - 1, case.other or ask.tail(5)
+    at, behind = len(case.prompt) - 1, case.other or reader.tail(5)
     start = 0 if case.other else at  # the cases of a sweep share one prompt, and are read at all its tokens
-    found = [ask.inside(case.prompt + behind + ask.tail(more), start)[at - start] for more in (0, 3, 7)]
-    reference = ask.whole(case.prompt, 1)
+    found = [reader.inside(case.prompt + behind + reader.tail(more), start)[at - start] for more in (0, 3, 7)]
+    reference = reader.whole(case.prompt, 1)
     return sorted(found, key=lambda reading: gap(reference, reading))[1]
 
 
-def read_parts(ask: CachedReader, case: Case) -> Reading:
+def read_parts(reader: CachedReader, case: PromptCase) -> Continuation:
     """Two pieces."""
     assert case.cut is not None
-    return ask.subject.in_parts(case.prompt, (case.cut,), ask.new)
+    return reader.engine.in_parts(case.prompt, (case.cut,), reader.new)
 
 
-def read_chunks(ask: CachedReader, case: Case) -> Reading:
+def read_chunks(reader: CachedReader, case: PromptCase) -> Continuation:
     """Pieces of one size."""
     assert case.cut is not None
-    return ask.subject.in_parts(case.prompt, range(case.cut, len(case.prompt), case.cut), ask.new)
+    return reader.engine.in_parts(case.prompt, range(case.cut, len(case.prompt), case.cut), reader.new)
 
 
-def read_steps(ask: CachedReader, case: Case) -> Reading:
+def read_steps(reader: CachedReader, case: PromptCase) -> Continuation:
     """One piece, then token by token."""
     assert case.cut is not None
-    return ask.subject.token_by_token(case.prompt, case.cut, ask.new)
+    return reader.engine.token_by_token(case.prompt, case.cut, reader.new)
 
 
-def read_decoded(ask: CachedReader, case: Case) -> Reading:
+def read_decoded(reader: CachedReader, case: PromptCase) -> Continuation:
     """The greedy continuation behind its first token."""
-    said = ask.whole(case.prompt, DECODED)
-    return Reading(said.rows[1:], said.tokens[1:])
+    said = reader.whole(case.prompt, DECODED)
+    return Continuation(said.rows[1:], said.tokens[1:])
 
 
-def reread(ask: CachedReader, case: Case) -> Reading:
+def reread(reader: CachedReader, case: PromptCase) -> Continuation:
     """Each token of the greedy continuation from a prefill of all before it."""
-    said = ask.whole(case.prompt, DECODED).tokens
+    said = reader.whole(case.prompt, DECODED).tokens
     ids = tuple(token for token in said if isinstance(token, int))
     if len(ids) < len(said):
         raise NotOfferedError("needs the ids of generated tokens (vLLM: return_tokens_as_token_ids)")
-    again = [ask.whole(case.prompt + ids[:count], 1) for count in range(1, len(ids))]
-    return Reading(tuple(one.rows[0] for one in again), tuple(one.tokens[0] for one in again))
+    again = [reader.whole(case.prompt + ids[:count], 1) for count in range(1, len(ids))]
+    return Continuation(tuple(one.rows[0] for one in again), tuple(one.tokens[0] for one in again))
 
 
-def read_batch(ask: CachedReader, case: Case) -> Reading:
+def read_batch(reader: CachedReader, case: PromptCase) -> Continuation:
     """Beside another prompt, which is longer by the left pads."""
-    return ask.subject.in_batch([case.prompt, case.other], ask.new)[0]
+    return reader.engine.in_batch([case.prompt, case.other], reader.new)[0]
 
 
-def read_warm(ask: CachedReader, case: Case) -> Reading:
+def read_warm(reader: CachedReader, case: PromptCase) -> Continuation:
     """After another prompt that begins alike."""
     assert case.cut is not None
-    return ask.subject.warm(case.prompt, case.cut, case.other, ask.new)
+    return reader.engine.warm(case.prompt, case.cut, case.other, reader.new)
 
 
-def read_restored(ask: CachedReader, case: Case) -> Reading:
+def read_restored(reader: CachedReader, case: PromptCase) -> Continuation:
     """Saved at the cut, and restored."""
     assert case.cut is not None
-    return ask.subject.restored(case.prompt, case.cut, case.other, ask.new)
+    return reader.engine.restored(case.prompt, case.cut, case.other, reader.new)
 
 
-def read_cropped(ask: CachedReader, case: Case) -> Reading:
+def read_cropped(reader: CachedReader, case: PromptCase) -> Continuation:
     """A rejected draft at the cut."""
     assert case.cut is not None
-    return ask.subject.cropped(case.prompt, case.cut, case.other, ask.new)
+    return reader.engine.cropped(case.prompt, case.cut, case.other, reader.new)
 
 
-def read_reordered(ask: CachedReader, case: Case) -> Reading:
+def read_reordered(reader: CachedReader, case: PromptCase) -> Continuation:
     """Three beams from the cut on."""
     assert case.cut is not None
-    return ask.subject.reordered(case.prompt, case.cut, case.other, ask.new)
+    return reader.engine.reordered(case.prompt, case.cut, case.other, reader.new)
 
 
-def read_speculative(ask: CachedReader, case: Case) -> Reading:
+def read_speculative(reader: CachedReader, case: PromptCase) -> Continuation:
     """Continued with drafts."""
-    return ask.subject.speculative(case.prompt, DRAFTED * ask.new)
+    return reader.engine.speculative(case.prompt, DRAFTED * reader.new)
 
 
-def repeat_cases(plan: Plan) -> Iterator[Case]:
+def repeat_cases(plan: PromptPlan) -> Iterator[PromptCase]:
     """A few lengths, the longest among them."""
     lengths = plan.lengths()
     for length in sorted({lengths[len(lengths) * part // 6] for part in range(6)} | {plan.longest}):
-        yield Case(plan.tokens(length))
+        yield PromptCase(plan.tokens(length))
 
 
-def sweep_cases(plan: Plan) -> Iterator[Case]:
+def sweep_cases(plan: PromptPlan) -> Iterator[PromptCase]:
     """Consecutive lengths of one prompt, from the shortest on, and boundaries beyond them."""
     swept = range(2, min(plan.sweep + 2, plan.longest + 1) if plan.sweep else 2)
     prompt = plan.tokens(len(swept) + 2)
     for length in swept:
-        yield Case(prompt[:length], other=prompt[length:])
+        yield PromptCase(prompt[:length], other=prompt[length:])
     for length in plan.lengths():
         if length not in swept:
-            yield Case(plan.tokens(length))
+            yield PromptCase(plan.tokens(length))
 
 
-def split_cases(plan: Plan) -> Iterator[Case]:
+def split_cases(plan: PromptPlan) -> Iterator[PromptCase]:
     """Cuts at boundaries and anywhere."""
     return plan.cut_cases()
 
 
-def chunk_cases(plan: Plan) -> Iterator[Case]:
+def chunk_cases(plan: PromptPlan) -> Iterator[PromptCase]:
     """Chunk sizes around every stride."""
     sizes = sorted({stride + near for stride in plan.joint for near in (-1, 0, 1)} | {16, 64})
     for size in sizes:
         for length in sorted({plan.longest, int(plan.rng.integers(2, plan.longest + 1))}):
             if 1 < size < length and length // size <= 64:
-                yield Case(plan.tokens(length), size)
+                yield PromptCase(plan.tokens(length), size)
 
 
-def step_cases(plan: Plan) -> Iterator[Case]:
+def step_cases(plan: PromptPlan) -> Iterator[PromptCase]:
     """Across boundaries of every grid, and one long way from near the start."""
     lengths = plan.lengths()
     for length in plan.rng.choice(lengths, size=plan.sizes // 3).tolist():
         if length > 2:
             start = max(1, length - int(plan.rng.integers(2, 2 * LEAD)))
-            yield Case(plan.tokens(length), start)
-    yield Case(plan.tokens(min(plan.longest, 2 * max(plan.joint, default=LEAD) + 3, MOST_STEPS)), LEAD)
+            yield PromptCase(plan.tokens(length), start)
+    yield PromptCase(plan.tokens(min(plan.longest, 2 * max(plan.joint, default=LEAD) + 3, MOST_STEPS)), LEAD)
 
 
-def batch_cases(plan: Plan) -> Iterator[Case]:
+def batch_cases(plan: PromptPlan) -> Iterator[PromptCase]:
     """No pad, one pad, and pads around every stride."""
     pads = sorted({0, 1, *(stride + near for stride in plan.joint for near in (-1, 0, 1))})
     lengths = plan.lengths()
@@ -190,42 +190,42 @@ def batch_cases(plan: Plan) -> Iterator[Case]:
         length = lengths[int(plan.rng.integers(len(lengths)))]
         length = max(2, min(length, plan.longest - pad))
         if length + pad <= plan.longest:
-            yield Case(plan.tokens(length), other=plan.tokens(length + pad), pads=pad)
+            yield PromptCase(plan.tokens(length), other=plan.tokens(length + pad), pads=pad)
 
 
-def draft_cases(plan: Plan) -> Iterator[Case]:
+def draft_cases(plan: PromptPlan) -> Iterator[PromptCase]:
     """Rejected drafts at cuts."""
     return plan.cut_cases(other=DRAFT)
 
 
-def tail_cases(plan: Plan) -> Iterator[Case]:
+def tail_cases(plan: PromptPlan) -> Iterator[PromptCase]:
     """Other tokens at cuts, about as many as in a block."""
     return plan.cut_cases(other=24)
 
 
-def beam_cases(plan: Plan) -> Iterator[Case]:
+def beam_cases(plan: PromptPlan) -> Iterator[PromptCase]:
     """Cuts from which several rows go on."""
     return plan.cut_cases(other=1, rest=2)
 
 
-def lookup_cases(plan: Plan) -> Iterator[Case]:
+def lookup_cases(plan: PromptPlan) -> Iterator[PromptCase]:
     """Prompts that repeat themselves, so that drafts are found in them."""
     for length in plan.rng.choice(plan.lengths(), size=max(3, plan.sizes // 4)).tolist():
         pattern = plan.tokens(PATTERN)
         length = max(length, 2 * PATTERN)
-        yield Case((pattern * (length // PATTERN + 1))[:length])
+        yield PromptCase((pattern * (length // PATTERN + 1))[:length])
 
 
-def length_sweep(plan: Plan, like: Case) -> Iterator[Case]:
+def length_sweep(plan: PromptPlan, like: PromptCase) -> Iterator[PromptCase]:
     """Consecutive lengths in one batch with the same number of pads."""
     for length in range(2, min(len(like.prompt), SWEPT)):
         other = like.other[: length + (like.pads or 0)]
-        yield Case(like.prompt[:length], other=other, pads=like.pads)
+        yield PromptCase(like.prompt[:length], other=other, pads=like.pads)
     for pads in range(min(SWEPT, plan.longest - len(like.prompt))):
-        yield Case(like.prompt, other=plan.tokens(len(like.prompt) + pads), pads=pads)
+        yield PromptCase(like.prompt, other=plan.tokens(len(like.prompt) + pads), pads=pads)
 
 
-def no_more(plan: Plan, like: Case) -> Iterator[Case]:
+def no_more(plan: PromptPlan, like: PromptCase) -> Iterator[PromptCase]:
     """The cases are all there is."""
     return iter(())
 

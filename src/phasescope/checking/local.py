@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
-from .subject import EngineUnderTest, Ids, NotOfferedError, Reading, Row
+from .engine import Continuation, EngineUnderTest, Ids, Logprobs, NotOfferedError
 from .ties import EqualScores, rounding_errors
 
 BREAKS = (RuntimeError, IndexError, ValueError, AttributeError, TypeError, KeyError, AssertionError)
@@ -37,18 +37,18 @@ class State:
 
     cache: Any
     ids: Ids
-    row: Row | None = None
+    row: Logprobs | None = None
 
 
-def _failing(read: Callable[..., Reading]) -> Callable[..., Reading]:
+def _failing(read: Callable[..., Continuation]) -> Callable[..., Continuation]:
     """A way of reading whose forward breaks is a reading that failed, not the end of the check."""
 
     @wraps(read)
-    def guarded(*args: Any, **kwargs: Any) -> Reading:
+    def guarded(*args: Any, **kwargs: Any) -> Continuation:
         try:
             return read(*args, **kwargs)
         except BREAKS as error:
-            return Reading((), (), failed=f"{type(error).__name__}: {_first_line(error)}")
+            return Continuation((), (), failed=f"{type(error).__name__}: {_first_line(error)}")
 
     return guarded
 
@@ -127,19 +127,19 @@ class LocalEngine(EngineUnderTest):
 
     # Ways of reading a prompt.
 
-    def whole(self, prompt: Ids, new: int) -> Reading:
+    def whole(self, prompt: Ids, new: int) -> Continuation:
         """One forward on a fresh cache; here an error is the model's own and is not caught."""
         with self._asking():
             return self._go_on(self.read(prompt), new)
 
-    def inside(self, prompt: Ids, start: int) -> list[Reading]:
+    def inside(self, prompt: Ids, start: int) -> list[Continuation]:
         """One forward with the logits of many tokens."""
         with self._asking():
             logits_TV = self._forward(self._tensor([prompt]), None, keep=len(prompt) - start).logits[0]
-            return [Reading((row,), (int(row.argmax()),)) for row in _rows(logits_TV)]
+            return [Continuation((row,), (int(row.argmax()),)) for row in _rows(logits_TV)]
 
     @_failing
-    def in_parts(self, prompt: Ids, cuts: Sequence[int], new: int) -> Reading:
+    def in_parts(self, prompt: Ids, cuts: Sequence[int], new: int) -> Continuation:
         """One forward per piece, on one cache."""
         with self._asking():
             ends = [*cuts, len(prompt)]
@@ -148,25 +148,25 @@ class LocalEngine(EngineUnderTest):
                 state = self.read(prompt[start:end], state)
             return self._go_on(state, new)
 
-    def in_batch(self, prompts: Sequence[Ids], new: int) -> list[Reading]:
+    def in_batch(self, prompts: Sequence[Ids], new: int) -> list[Continuation]:
         """Left-padded, with attention mask and positions as `generate` makes them."""
         with self._asking():
             try:
                 return self._batch(prompts, new)
             except BREAKS as error:
-                return [Reading((), (), failed=f"{type(error).__name__}: {_first_line(error)}")] * len(
+                return [Continuation((), (), failed=f"{type(error).__name__}: {_first_line(error)}")] * len(
                     prompts
                 )
 
     @_failing
-    def warm(self, prompt: Ids, cut: int, other: Ids, new: int) -> Reading:
+    def warm(self, prompt: Ids, cut: int, other: Ids, new: int) -> Continuation:
         """A copy of the cache after the shared tokens, as `transformers` advises for shared prefixes."""
         with self._asking():
             kept = self.share(prompt, cut, other)
             return self._go_on(self.read(prompt[len(kept.ids) :], kept), new)
 
     @_failing
-    def restored(self, prompt: Ids, cut: int, other: Ids, new: int) -> Reading:
+    def restored(self, prompt: Ids, cut: int, other: Ids, new: int) -> Continuation:
         """Through bytes and back, while the original reads other tokens."""
         with self._asking():
             state = self.read(prompt[:cut])
@@ -175,7 +175,7 @@ class LocalEngine(EngineUnderTest):
             self.read(other, state)
             return self._go_on(self.read(prompt[cut:], self.restore(saved, shape)), new)
 
-    def cropped(self, prompt: Ids, cut: int, other: Ids, new: int) -> Reading:
+    def cropped(self, prompt: Ids, cut: int, other: Ids, new: int) -> Continuation:
         """A draft behind the cut, rejected as assisted decoding does it."""
         with self._asking():
             state = self.read(prompt[:cut])
@@ -189,7 +189,7 @@ class LocalEngine(EngineUnderTest):
             return self._regrown(state, prompt[cut:], other, new)
 
     @_failing
-    def reordered(self, prompt: Ids, cut: int, other: Ids, new: int) -> Reading:
+    def reordered(self, prompt: Ids, cut: int, other: Ids, new: int) -> Continuation:
         """Three beams, of which the last one reads the prompt and is then moved to the front."""
         with self._asking():
             state = self.read(prompt[:cut])
@@ -204,7 +204,7 @@ class LocalEngine(EngineUnderTest):
             self.reorder(out.cache, [0])
             return self._go_on(State(out.cache, prompt, _rows(out.logits[:, -1])[0]), new)
 
-    def speculative(self, prompt: Ids, new: int) -> Reading:
+    def speculative(self, prompt: Ids, new: int) -> Continuation:
         """`generate` with prompt lookup, with the logits that each token was chosen by."""
         with self._asking(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -223,11 +223,11 @@ class LocalEngine(EngineUnderTest):
             except (ValueError, NotImplementedError) as error:
                 raise NotOfferedError(f"generate refuses it: {_first_line(error)}", absent=True) from None
             except BREAKS as error:
-                return Reading((), (), failed=f"{type(error).__name__}: {_first_line(error)}")
+                return Continuation((), (), failed=f"{type(error).__name__}: {_first_line(error)}")
         rows = tuple(_rows(logits)[0] for logits in out.logits[:new])
-        return Reading(rows, tuple(out.sequences[0, len(prompt) :].tolist()))
+        return Continuation(rows, tuple(out.sequences[0, len(prompt) :].tolist()))
 
-    def noisy(self, prompt: Ids, new: int, rng: np.random.Generator) -> Reading:
+    def noisy(self, prompt: Ids, new: int, rng: np.random.Generator) -> Continuation:
         """One forward whose layers are off by a rounding error."""
         generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
         with rounding_errors(self.model, generator, NOISE * self.eps):
@@ -259,7 +259,7 @@ class LocalEngine(EngineUnderTest):
         # `cache` is what transformers 5.24 calls `past_key_values`; nothing else here depends on the name.
         return self.model(input_ids=ids_BT, cache=cache, use_cache=True, logits_to_keep=keep, **inputs)
 
-    def _go_on(self, state: State, new: int) -> Reading:
+    def _go_on(self, state: State, new: int) -> Continuation:
         """The greedy continuation, token by token."""
         rows, tokens = [], []
         while True:
@@ -267,11 +267,11 @@ class LocalEngine(EngineUnderTest):
             rows.append(state.row)
             tokens.append(int(np.asarray(state.row).argmax()))
             if len(rows) == new:
-                return Reading(tuple(rows), tuple(tokens))
+                return Continuation(tuple(rows), tuple(tokens))
             state = self.read((tokens[-1],), state)
 
     @_failing
-    def _regrown(self, state: State, rest: Ids, draft: Ids, new: int) -> Reading:
+    def _regrown(self, state: State, rest: Ids, draft: Ids, new: int) -> Continuation:
         state = self.read(draft, state)
         try:
             state = self.crop(state, len(draft))
@@ -281,11 +281,11 @@ class LocalEngine(EngineUnderTest):
             ) from None
         return self._go_on(self.read(rest, state), new)
 
-    def _batch(self, prompts: Sequence[Ids], new: int) -> list[Reading]:
+    def _batch(self, prompts: Sequence[Ids], new: int) -> list[Continuation]:
         width = max(map(len, prompts))
         ids_BT = self._tensor([(self._pad,) * (width - len(prompt)) + prompt for prompt in prompts])
         mask_BT = self._tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-        rows: list[list[Row]] = [[] for _ in prompts]
+        rows: list[list[Logprobs]] = [[] for _ in prompts]
         tokens: list[list[int]] = [[] for _ in prompts]
         cache, piece_BT = None, ids_BT
         for step in range(new):
@@ -297,7 +297,7 @@ class LocalEngine(EngineUnderTest):
                 tokens[index].append(int(row.argmax()))
             piece_BT = self._tensor([[row[step]] for row in tokens])
             mask_BT = torch.cat([mask_BT, torch.ones_like(piece_BT)], dim=1)
-        return [Reading(tuple(r), tuple(t)) for r, t in zip(rows, tokens, strict=True)]
+        return [Continuation(tuple(r), tuple(t)) for r, t in zip(rows, tokens, strict=True)]
 
     def _tensor(self, ids: Any) -> Tensor:
         return torch.as_tensor(ids, dtype=torch.long, device=self.model.device)

@@ -17,7 +17,7 @@ import stamina
 
 from ..backends.openai.client import key_from, server_root
 from ..errors import UsageError
-from .subject import EngineUnderTest, Ids, NotOfferedError, Reading
+from .engine import Continuation, EngineUnderTest, Ids, NotOfferedError
 
 IDS = tuple(range(40, 104))  # single bytes and short pieces in every byte-level vocabulary
 TOP = 20
@@ -65,7 +65,7 @@ class Transport(Protocol):
         ...
 
 
-class ServerSubject(EngineUnderTest):
+class ServerEngine(EngineUnderTest):
     """An engine behind requests.
 
     Args:
@@ -101,11 +101,11 @@ class ServerSubject(EngineUnderTest):
             "cache_control": self.transport.control,
         }
 
-    def whole(self, prompt: Ids, new: int) -> Reading:
+    def whole(self, prompt: Ids, new: int) -> Continuation:
         """One request, kept away from the prefix cache where the server lets a request do that."""
         return self._ask([prompt], new)[0]
 
-    def inside(self, prompt: Ids, start: int) -> list[Reading]:
+    def inside(self, prompt: Ids, start: int) -> list[Continuation]:
         """One request that echoes what the prompt's own tokens were preceded by."""
         if not self.transport.echoes:
             raise NotOfferedError("needs log-probabilities of prompt tokens (vLLM: prompt_logprobs)")
@@ -113,21 +113,21 @@ class ServerSubject(EngineUnderTest):
         if answer.prompt_rows is None or len(answer.prompt_rows) != len(prompt):
             raise NotOfferedError("the server did not return log-probabilities of all prompt tokens")
         rows = [*answer.prompt_rows[1:], answer.rows[0]][start:]
-        return [Reading((row,), (max(row, key=lambda name: row[name], default=""),)) for row in rows]
+        return [Continuation((row,), (max(row, key=lambda name: row[name], default=""),)) for row in rows]
 
-    def in_parts(self, prompt: Ids, cuts: Sequence[int], new: int) -> Reading:
+    def in_parts(self, prompt: Ids, cuts: Sequence[int], new: int) -> Continuation:
         """Not by requests: a warm prefix cache does it."""
         raise NotOfferedError("a request cannot cut its prompt; the row `prefix` does", absent=True)
 
-    def token_by_token(self, prompt: Ids, start: int, new: int) -> Reading:
+    def token_by_token(self, prompt: Ids, start: int, new: int) -> Continuation:
         """Not by requests: a server decodes its own tokens only."""
         raise NotOfferedError("a server decodes its own tokens only; the row `decode` does", absent=True)
 
-    def in_batch(self, prompts: Sequence[Ids], new: int) -> list[Reading]:
+    def in_batch(self, prompts: Sequence[Ids], new: int) -> list[Continuation]:
         """Requests that are under way at the same time."""
         return self._ask(prompts, new)
 
-    def warm(self, prompt: Ids, cut: int, other: Ids, new: int) -> Reading:
+    def warm(self, prompt: Ids, cut: int, other: Ids, new: int) -> Continuation:
         """A request that begins alike, then this one, which finds its beginning in the cache."""
         if self.transport.control is None:
             raise NotOfferedError(
@@ -137,19 +137,19 @@ class ServerSubject(EngineUnderTest):
         self._ask([prompt[:cut] + other], 1, fields)
         return self._ask([prompt], new, fields)[0]
 
-    def restored(self, prompt: Ids, cut: int, other: Ids, new: int) -> Reading:
+    def restored(self, prompt: Ids, cut: int, other: Ids, new: int) -> Continuation:
         """Not by requests."""
         raise NotOfferedError("no request saves or restores a state", absent=True)
 
-    def cropped(self, prompt: Ids, cut: int, other: Ids, new: int) -> Reading:
+    def cropped(self, prompt: Ids, cut: int, other: Ids, new: int) -> Continuation:
         """Not by requests."""
         raise NotOfferedError("no request takes tokens back", absent=True)
 
-    def reordered(self, prompt: Ids, cut: int, other: Ids, new: int) -> Reading:
+    def reordered(self, prompt: Ids, cut: int, other: Ids, new: int) -> Continuation:
         """Not by requests."""
         raise NotOfferedError("no request reorders rows", absent=True)
 
-    def speculative(self, prompt: Ids, new: int) -> Reading:
+    def speculative(self, prompt: Ids, new: int) -> Continuation:
         """Known only to whoever started the server."""
         if self.speculates is False:
             raise NotOfferedError("the server decodes without drafts", absent=True)
@@ -157,10 +157,12 @@ class ServerSubject(EngineUnderTest):
             "whether the server decodes with drafts is not visible; start it without them and say --no-drafts"
         )
 
-    def _ask(self, prompts: Sequence[Ids], new: int, fields: dict[str, Any] | None = None) -> list[Reading]:
+    def _ask(
+        self, prompts: Sequence[Ids], new: int, fields: dict[str, Any] | None = None
+    ) -> list[Continuation]:
         fields = self._apart() if fields is None else fields
         answers = self.transport.complete(prompts, new, fields=fields)
-        return [Reading(answer.rows, answer.ids or answer.tokens) for answer in answers]
+        return [Continuation(answer.rows, answer.ids or answer.tokens) for answer in answers]
 
     def _apart(self) -> dict[str, Any]:
         """What keeps a request away from the prefix cache."""

@@ -10,7 +10,7 @@ from ..errors import UsageError
 from ..text.tokens import Tokenizer
 from .cases import ENGINE_STRIDES
 from .effect import read_effect
-from .server import IDS, ROUNDING, HttpTransport, ServerSubject
+from .server import IDS, ROUNDING, HttpTransport, ServerEngine
 from .suite import Report, check
 from .verdict import Verdict
 
@@ -56,7 +56,7 @@ def check_server(
     if tokenizer is not None:
         loaded = Tokenizer.load(tokenizer)
         ids = tuple(token for token in range(loaded.size) if token not in loaded.special_ids)
-    subject = ServerSubject(
+    subject = ServerEngine(
         HttpTransport(url, model=model),
         dtype="bfloat16" if dtype == "auto" else dtype,
         ids=ids,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .cases import Case
+from .cases import PromptCase
 
 TRIES = 60
 """Sizes of pieces that are tried at most."""
 
-Fails = Callable[[Case], bool]
+Fails = Callable[[PromptCase], bool]
 
 
-def shrunk(case: Case, stride: int | None, fails: Fails) -> Case:
+def shrunk(case: PromptCase, stride: int | None, fails: Fails) -> PromptCase:
     """The case without the pieces that it fails without, larger ones first.
 
     Pieces of whole strides come first, as they leave every residue as it is.
@@ -32,7 +32,7 @@ def shrunk(case: Case, stride: int | None, fails: Fails) -> Case:
     return case
 
 
-def _smaller(case: Case, size: int, fails: Fails) -> Case | None:
+def _smaller(case: PromptCase, size: int, fails: Fails) -> PromptCase | None:
     """The case without one piece of this size, if it still fails."""
     for start in sorted({0, (case.cut or 0), max(0, len(case.prompt) - size)}):
         smaller = _without(case, start, size)
@@ -41,11 +41,11 @@ def _smaller(case: Case, size: int, fails: Fails) -> Case | None:
     return None
 
 
-def _without(case: Case, start: int, size: int) -> Case | None:
+def _without(case: PromptCase, start: int, size: int) -> PromptCase | None:
     if start + size > len(case.prompt):
         return None
     smaller = case.without(start, size)
     if smaller is None or case.pads is None:
         return smaller
     kept = case.other[: len(case.other) - size]  # as many left pads as before
-    return Case(smaller.prompt, other=kept, pads=case.pads)
+    return PromptCase(smaller.prompt, other=kept, pads=case.pads)

@@ -24,7 +24,7 @@ class Reproduction(Record):
     """The smallest prompt that still fails.
 
     Attributes:
-        prompt_ids, cut, other_ids, pads: as in `Case`.
+        prompt_ids, cut, other_ids, pads: as in `PromptCase`.
         gap: the largest difference of log-probabilities that it shows; null where the engine raised.
         raised: what the engine raised.
     """
@@ -37,7 +37,7 @@ class Reproduction(Record):
     raised: str = ""
 
 
-class Row(Record):
+class Outcome(Record):
     """What one invariance showed.
 
     Attributes:
@@ -114,16 +114,16 @@ class Verdict(Record):
     equal_scores: int
     decision: Decision
     sentence: str
-    rows: tuple[Row, ...]
+    rows: tuple[Outcome, ...]
     effect: Effect | None = None
 
     @property
-    def faults(self) -> tuple[Row, ...]:
+    def faults(self) -> tuple[Outcome, ...]:
         """The rows at fault."""
         return tuple(row for row in self.rows if row.state == "fault")
 
 
-def row_words(row: Row) -> str:
+def outcome_words(row: Outcome) -> str:
     """What a row found, in a line."""
     if row.state in ("absent", "hidden", "ties", "unstable"):
         return row.note
@@ -140,7 +140,7 @@ def row_words(row: Row) -> str:
     return f"fails {where}, {size}{least}"
 
 
-def _where(row: Row) -> str:
+def _where(row: Outcome) -> str:
     if row.failed == row.cases:
         return f"in all {row.cases} cases"
     return f"in {row.failed} of {row.cases} cases, at lengths {_some(row.lengths)}"
@@ -163,7 +163,7 @@ def _least_words(least: Reproduction) -> str:
     return f"{tokens} tokens{ids}{cut}{other}{pads}"
 
 
-def decide(rows: tuple[Row, ...], effect: Effect | None) -> tuple[Decision, str]:
+def decide(rows: tuple[Outcome, ...], effect: Effect | None) -> tuple[Decision, str]:
     """The verdict over all rows, and the sentence that says it.
 
     A fault of the engine is a fault whatever was measured. Without one, a measured effect is the model's if
@@ -197,9 +197,9 @@ def decide(rows: tuple[Row, ...], effect: Effect | None) -> tuple[Decision, str]
     return "model property", f"model property: {kept}, and yet {effect.sentence}."
 
 
-def _fault_words(faults: list[Row], effect: Effect | None) -> str:
+def _fault_words(faults: list[Outcome], effect: Effect | None) -> str:
     first = faults[0]
     more = [row.says for row in faults[1:]]
     also = f" Also at fault: {', '.join(more)}." if more else ""
     measured = "" if effect is None else f" Measured with this engine, {effect.sentence}; repair it first."
-    return f"engine fault: {first.says} {row_words(first)}.{also}{measured}"
+    return f"engine fault: {first.says} {outcome_words(first)}.{also}{measured}"

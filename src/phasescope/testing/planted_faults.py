@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ..checking.engine import Ids
 from ..checking.local import LocalEngine, State
-from ..checking.subject import Ids
 from ..errors import UsageError
 
 

@@ -51,6 +51,6 @@ def check(
     )
     digest = backend.describe()["digest"]
     effect = None if run is None else read_effect(run, condition=condition, digest=digest, seed=seed)
-    subject = LocalEngine(backend.model, name=name, facts={"digest": digest})
+    engine = LocalEngine(backend.model, name=name, facts={"digest": digest})
     around = [*strides, *read_target(folder).strides, *ENGINE_STRIDES]
-    return checks.check(subject, strides=around, seed=seed, effect=effect, **settings)
+    return checks.check(engine, strides=around, seed=seed, effect=effect, **settings)

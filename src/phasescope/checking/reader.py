@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .subject import EngineUnderTest, Ids, Reading
+from .engine import Continuation, EngineUnderTest, Ids
 
 KEPT = 3
 """Prompts of which every token's row is kept: a sweep asks three again and again, and a whole vocabulary is large."""
@@ -16,29 +16,29 @@ class CachedReader:
     """Remembers for as long as one rule for ties holds.
 
     Attributes:
-        subject: who is asked.
+        engine: who is asked.
         new: tokens of the greedy continuation.
         fixed: further tokens to put behind prompts.
     """
 
-    subject: EngineUnderTest
+    engine: EngineUnderTest
     new: int
     fixed: Ids
-    known: dict[tuple[Ids, int], Reading] = field(default_factory=dict)
-    longer: dict[tuple[Ids, int], Sequence[Reading]] = field(default_factory=dict)
+    known: dict[tuple[Ids, int], Continuation] = field(default_factory=dict)
+    longer: dict[tuple[Ids, int], Sequence[Continuation]] = field(default_factory=dict)
 
-    def whole(self, prompt: Ids, new: int) -> Reading:
+    def whole(self, prompt: Ids, new: int) -> Continuation:
         """The prompt in one piece: the reference of every comparison."""
         if (prompt, new) not in self.known:
-            self.known[prompt, new] = self.subject.whole(prompt, new)
+            self.known[prompt, new] = self.engine.whole(prompt, new)
         return self.known[prompt, new]
 
-    def inside(self, prompt: Ids, start: int) -> Sequence[Reading]:
+    def inside(self, prompt: Ids, start: int) -> Sequence[Continuation]:
         """What follows each token of the prompt from `start` on."""
         if (prompt, start) not in self.longer:
             if len(self.longer) >= KEPT:
                 self.longer.clear()
-            self.longer[prompt, start] = self.subject.inside(prompt, start)
+            self.longer[prompt, start] = self.engine.inside(prompt, start)
         return self.longer[prompt, start]
 
     def tail(self, count: int) -> Ids:

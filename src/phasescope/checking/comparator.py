@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 
 from ..errors import UsageError
-from .asker import CachedReader
-from .cases import Case, Plan, spread
+from .cases import PromptCase, PromptPlan, spread
+from .engine import EngineUnderTest, Ids, NotOfferedError, gap
 from .invariances import INVARIANCES, Invariance
-from .subject import EngineUnderTest, Ids, NotOfferedError, gap
+from .reader import CachedReader
 
 EPS_MARGIN = 32  # times the rounding of one number
 REPEAT_MARGIN = 4  # times the largest difference between two equal calls
@@ -29,44 +29,44 @@ Meaning = Literal["unstable", "inherits", "ties", "stands"]
 
 
 @dataclass(frozen=True)
-class Judged:
+class Comparison:
     """A case with the difference that it showed."""
 
-    case: Case
+    case: PromptCase
     gap: float
     raised: str = ""
 
 
 class Comparator:
-    """Compares readings of one subject.
+    """Compares readings of one engine.
 
     Args:
-        subject: the engine.
+        engine: the engine.
         plan: what it is asked.
         new: tokens of the greedy continuation that is compared.
 
     Attributes:
-        plain, settled: the subject as it is, and with equal scores chosen in one order.
+        plain, settled: the engine as it is, and with equal scores chosen in one order.
         floor: the largest difference between equal calls.
         rounding: what a rounding error in every layer changes; None where that cannot be seen.
         tolerance: differences up to here are none.
-        sees_scores: whether the subject shows the scores that its model chooses by.
+        sees_scores: whether the engine shows the scores that its model chooses by.
     """
 
-    def __init__(self, subject: EngineUnderTest, plan: Plan, new: int) -> None:
-        self.subject, self.plan = subject, plan
+    def __init__(self, engine: EngineUnderTest, plan: PromptPlan, new: int) -> None:
+        self.engine, self.plan = engine, plan
         self.new = new
         fixed = plan.tokens(TAIL)
-        self.plain = CachedReader(subject, new, fixed)
-        self.settled = CachedReader(subject, new, fixed)
+        self.plain = CachedReader(engine, new, fixed)
+        self.settled = CachedReader(engine, new, fixed)
         self.floor = 0.0
         self.rounding: float | None = None
-        self.tolerance = EPS_MARGIN * subject.eps
+        self.tolerance = EPS_MARGIN * engine.eps
         self.sees_scores = self._sees()
 
     def _sees(self) -> bool:
         try:
-            with self.subject.settled():
+            with self.engine.settled():
                 return True
         except NotOfferedError:
             return False
@@ -75,13 +75,13 @@ class Comparator:
         """Differences between equal calls, and what a rounding error in every layer changes.
 
         Raises:
-            UsageError: if the subject gives no finite log-probabilities.
+            UsageError: if the engine gives no finite log-probabilities.
         """
         repeat = INVARIANCES["repeat"]
         cases = list(repeat.cases(self.plan))
         self.floor = max(self.compared(repeat, case, self.plain).gap for case in cases)
         if not np.isfinite(self.floor):
-            raise UsageError(f"{self.subject.name} gives no finite log-probabilities; check its weights")
+            raise UsageError(f"{self.engine.name} gives no finite log-probabilities; check its weights")
         try:
             noise = [gap for case in cases for gap in self._noise(case.prompt, self.plain, 2)]
             self.rounding = float(np.median(noise))
@@ -94,49 +94,49 @@ class Comparator:
     @property
     def loud(self) -> bool:
         """Whether equal calls differ by so much that faults may hide."""
-        return self.floor > max(EPS_MARGIN * self.subject.eps, LOUD)
+        return self.floor > max(EPS_MARGIN * self.engine.eps, LOUD)
 
-    def mode(self, ask: CachedReader) -> AbstractContextManager[None]:
-        """Within it, the subject chooses among equal scores as this asker's readings have it."""
-        return self.subject.settled() if ask is self.settled else nullcontext()
+    def mode(self, reader: CachedReader) -> AbstractContextManager[None]:
+        """Within it, the engine chooses among equal scores as this asker's readings have it."""
+        return self.engine.settled() if reader is self.settled else nullcontext()
 
-    def compared(self, invariance: Invariance, case: Case, ask: CachedReader) -> Judged:
+    def compared(self, invariance: Invariance, case: PromptCase, reader: CachedReader) -> Comparison:
         """Read a case both ways."""
         if invariance.reference is None:
-            reference = ask.whole(case.prompt, invariance.new(self.new))
+            reference = reader.whole(case.prompt, invariance.new(self.new))
         else:
-            reference = invariance.reference(ask, case)
-        reading = invariance.read(ask, case)
-        return Judged(case, gap(reference, reading), reading.failed)
+            reference = invariance.reference(reader, case)
+        reading = invariance.read(reader, case)
+        return Comparison(case, gap(reference, reading), reading.failed)
 
-    def failing(self, judged: Sequence[Judged]) -> list[Judged]:
+    def failing(self, comparisons: Sequence[Comparison]) -> list[Comparison]:
         """Those that differ."""
-        return [one for one in judged if one.gap > self.tolerance]
+        return [one for one in comparisons if one.gap > self.tolerance]
 
-    def some(self, failing: list[Judged]) -> list[Judged]:
+    def some(self, failing: list[Comparison]) -> list[Comparison]:
         """The failures that are looked into, evenly over their order."""
         cases = spread([one.case for one in failing], JUDGED)
         return [one for one in failing if one.case in cases][:JUDGED]
 
-    def fails(self, invariance: Invariance, case: Case, ask: CachedReader) -> bool:
+    def fails(self, invariance: Invariance, case: PromptCase, reader: CachedReader) -> bool:
         """Whether a case fails by itself."""
-        failed = self.compared(invariance, case, ask).gap > self.tolerance
-        return failed and not self.inherits(invariance, case, ask)
+        failed = self.compared(invariance, case, reader).gap > self.tolerance
+        return failed and not self.inherits(invariance, case, reader)
 
-    def stands(self, invariance: Invariance, case: Case, ask: CachedReader) -> Meaning:
+    def stands(self, invariance: Invariance, case: PromptCase, reader: CachedReader) -> Meaning:
         """Whether a failure stands: again, beyond what flipped choices explain, and not through a simpler one."""
-        first = self.compared(invariance, case, CachedReader(self.subject, self.new, ask.fixed))
+        first = self.compared(invariance, case, CachedReader(self.engine, self.new, reader.fixed))
         if first.gap <= self.tolerance:
             return "unstable"
-        if self.inherits(invariance, case, ask):
+        if self.inherits(invariance, case, reader):
             return "inherits"
         try:
-            noise = max(self._noise(case.prompt, ask, NOISE_DRAWS))
+            noise = max(self._noise(case.prompt, reader, NOISE_DRAWS))
         except NotOfferedError:
             noise = 0.0
         return "ties" if first.gap <= FLIP_MARGIN * noise else "stands"
 
-    def inherits(self, invariance: Invariance, case: Case, ask: CachedReader) -> bool:
+    def inherits(self, invariance: Invariance, case: PromptCase, reader: CachedReader) -> bool:
         """Whether a simpler way of reading fails alike, so that this one adds no fault.
 
         Every way begins with a prefill: of the prompt, as the reference is, or of what stands before the cut.
@@ -146,37 +146,37 @@ class Comparator:
             return False
         try:
             for end in {len(case.prompt), case.cut or len(case.prompt)}:
-                if self.compared(prefill, Case(case.prompt[:end]), ask).gap > self.tolerance:
+                if self.compared(prefill, PromptCase(case.prompt[:end]), reader).gap > self.tolerance:
                     return True
         except NotOfferedError:
             pass  # the prompt in one piece is then taken for right
         if invariance.base_read is None:
             return False
         try:
-            base = invariance.base_read(ask, case)
-            reading = invariance.read(ask, case)
+            base = invariance.base_read(reader, case)
+            reading = invariance.read(reader, case)
         except NotOfferedError:
             return False
         return gap(base, reading) <= self.tolerance
 
-    def confirmed(self, invariance: Invariance, own: list[Case], ask: CachedReader) -> bool:
+    def confirmed(self, invariance: Invariance, own: list[PromptCase], reader: CachedReader) -> bool:
         """Whether most fresh prompts of the same shape fail too."""
         failed = 0
         for index in range(CONFIRMED):
             fresh = own[index % len(own)].redrawn(self.plan.ids, self.plan.rng)
-            failed += self.stands(invariance, fresh, ask) == "stands"
+            failed += self.stands(invariance, fresh, reader) == "stands"
         return 2 * failed > CONFIRMED
 
-    def chooses(self, invariance: Invariance, failing: list[Judged]) -> bool:
+    def chooses(self, invariance: Invariance, failing: list[Comparison]) -> bool:
         """Whether the model had to choose among equal scores in any of some failures."""
-        before = self.subject.equal_scores
+        before = self.engine.equal_scores
         if not self.sees_scores:
             return False
-        with self.subject.settled():
+        with self.engine.settled():
             for one in self.some(failing):
                 self.compared(invariance, one.case, self.settled)
-        return self.subject.equal_scores > before
+        return self.engine.equal_scores > before
 
-    def _noise(self, prompt: Ids, ask: CachedReader, draws: int) -> list[float]:
-        reference = ask.whole(prompt, self.new)
-        return [gap(reference, self.subject.noisy(prompt, self.new, self.plan.rng)) for _ in range(draws)]
+    def _noise(self, prompt: Ids, reader: CachedReader, draws: int) -> list[float]:
+        reference = reader.whole(prompt, self.new)
+        return [gap(reference, self.engine.noisy(prompt, self.new, self.plan.rng)) for _ in range(draws)]

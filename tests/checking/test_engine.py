@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from phasescope.checking.subject import Reading, gap, row_gap
+from phasescope.checking.engine import Continuation, gap, row_gap
 
 
-def reading(*rows: list[float], tokens: tuple[int, ...] = ()) -> Reading:
-    return Reading(tuple(np.array(row) for row in rows), tokens or (0,) * len(rows))
+def reading(*rows: list[float], tokens: tuple[int, ...] = ()) -> Continuation:
+    return Continuation(tuple(np.array(row) for row in rows), tokens or (0,) * len(rows))
 
 
 def test_the_gap_is_the_largest_difference_of_any_log_probability() -> None:
@@ -31,7 +31,7 @@ def test_impossible_tokens_are_equal_and_no_number_is_far() -> None:
 
 def test_an_engine_that_raises_is_infinitely_far() -> None:
     """Unless both raise the same."""
-    broken = Reading((), (), failed="RuntimeError: shapes")
+    broken = Continuation((), (), failed="RuntimeError: shapes")
     assert gap(broken, reading([0])) == np.inf
     assert gap(broken, broken) == 0
 

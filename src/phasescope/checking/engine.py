@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ..errors import PhasescopeError
 
 Ids = tuple[int, ...]
-Row = npt.NDArray[np.floating] | Mapping[str, float]
+Logprobs = npt.NDArray[np.floating] | Mapping[str, float]
 """Natural log-probabilities of the next token: all of the vocabulary, or a server's most probable tokens."""
 
 
@@ -33,7 +33,7 @@ class NotOfferedError(PhasescopeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Continuation:
     """What followed a prompt: for each token of the greedy continuation, from what it was chosen.
 
     Attributes:
@@ -42,7 +42,7 @@ class Reading:
         failed: what the engine raised instead of an answer, in one line; empty where it answered.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[Logprobs, ...]
     tokens: tuple[int | str, ...]
     failed: str = ""
 
@@ -72,46 +72,46 @@ class EngineUnderTest(ABC):
     equal_scores: int = 0
 
     @abstractmethod
-    def whole(self, prompt: Ids, new: int) -> Reading:
+    def whole(self, prompt: Ids, new: int) -> Continuation:
         """Read the prompt in one piece, with nothing kept from before."""
 
-    def inside(self, prompt: Ids, start: int) -> Sequence[Reading]:
+    def inside(self, prompt: Ids, start: int) -> Sequence[Continuation]:
         """Read the prompt in one piece and return what follows each token from `start` on (one row each)."""
         raise NotOfferedError("needs log-probabilities of prompt tokens (vLLM: echo)")
 
-    def in_parts(self, prompt: Ids, cuts: Sequence[int], new: int) -> Reading:
+    def in_parts(self, prompt: Ids, cuts: Sequence[int], new: int) -> Continuation:
         """Read the prompt in pieces that end at `cuts`, and a last one."""
         raise NotOfferedError("needs control over where a prompt is cut")
 
-    def token_by_token(self, prompt: Ids, start: int, new: int) -> Reading:
+    def token_by_token(self, prompt: Ids, start: int, new: int) -> Continuation:
         """Read `start` tokens in one piece and the others one by one, as in decoding."""
         return self.in_parts(prompt, range(start, len(prompt)), new)
 
-    def in_batch(self, prompts: Sequence[Ids], new: int) -> list[Reading]:
+    def in_batch(self, prompts: Sequence[Ids], new: int) -> list[Continuation]:
         """Read prompts together; shorter ones are padded on the left where the engine pads."""
         raise NotOfferedError("needs several prompts in one batch")
 
-    def warm(self, prompt: Ids, cut: int, other: Ids, new: int) -> Reading:
+    def warm(self, prompt: Ids, cut: int, other: Ids, new: int) -> Continuation:
         """Read another prompt that begins with the same `cut` tokens, then this one from what was kept."""
         raise NotOfferedError("needs control over the prefix cache")
 
-    def restored(self, prompt: Ids, cut: int, other: Ids, new: int) -> Reading:
+    def restored(self, prompt: Ids, cut: int, other: Ids, new: int) -> Continuation:
         """Read `cut` tokens, save, read other tokens, restore what was saved and read on."""
         raise NotOfferedError("needs to save and restore the engine's state")
 
-    def cropped(self, prompt: Ids, cut: int, other: Ids, new: int) -> Reading:
+    def cropped(self, prompt: Ids, cut: int, other: Ids, new: int) -> Continuation:
         """Read `cut` tokens and then others, take the others back, and read on."""
         raise NotOfferedError("needs to take tokens back, as a rejected draft is")
 
-    def reordered(self, prompt: Ids, cut: int, other: Ids, new: int) -> Reading:
+    def reordered(self, prompt: Ids, cut: int, other: Ids, new: int) -> Continuation:
         """Read `cut` tokens, go on in three rows of which one reads the prompt, and keep that row."""
         raise NotOfferedError("needs to reorder the rows of a batch, as beam search does")
 
-    def speculative(self, prompt: Ids, new: int) -> Reading:
+    def speculative(self, prompt: Ids, new: int) -> Continuation:
         """Continue the prompt by speculative decoding."""
         raise NotOfferedError("needs speculative decoding that a request can switch on and off")
 
-    def noisy(self, prompt: Ids, new: int, rng: np.random.Generator) -> Reading:
+    def noisy(self, prompt: Ids, new: int, rng: np.random.Generator) -> Continuation:
         """As `whole`, with a random rounding error after every layer."""
         raise NotOfferedError("needs the model's layers")
 
@@ -124,7 +124,7 @@ class EngineUnderTest(ABC):
         return {"subject": self.name}
 
 
-def gap(first: Reading, second: Reading) -> float:
+def gap(first: Continuation, second: Continuation) -> float:
     """The largest difference of log-probabilities, up to the first token that was chosen differently.
 
     Behind a different token the two continuations no longer answer the same question. An engine that
@@ -140,7 +140,7 @@ def gap(first: Reading, second: Reading) -> float:
     return largest
 
 
-def row_gap(one: Row, other: Row) -> float:
+def row_gap(one: Logprobs, other: Logprobs) -> float:
     """The largest difference of log-probabilities of one token.
 
     Of lists of the most probable tokens, a token that only one list names has in the other at most the
