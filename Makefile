@@ -6,13 +6,19 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export UV_NO_PROGRESS := 1
 INSTALL = $(shell $(BIN)/uv --version >/dev/null 2>&1 && echo $(BIN)/uv || echo $(BIN)/python -m) pip install $(shell $(BIN)/uv --version >/dev/null 2>&1 && echo --python $(BIN)/python)
 
-.PHONY: demo test lint format clean
+.PHONY: demo test test-slow lint format clean
 
 demo: .venv/models
 	$(BIN)/phasescope demo --out runs/demo
 
+TESTS = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
 test: .venv/dev .venv/natural
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	$(TESTS) -m "not slow"
+
+# Calibration, killed processes, Ray, real servers, a browser, and fuzzing at length.
+test-slow: .venv/dev .venv/natural
+	$(TESTS) -m slow
 
 lint: .venv/dev
 	$(BIN)/ruff check .

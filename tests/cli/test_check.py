@@ -10,8 +10,8 @@ import pytest
 import torch
 from benchmarks.planted_faults import deepseek_v4
 
-from phasescope.cli import main
-from tests.cli.test_cli import phasescope
+from phasescope.cli import run
+from tests.cli.base_install import BaseInstall
 
 SMALL = ["--cases", "4", "--sweep", "6", "--longest", "24", "--threads", "1"]
 Ask = Callable[..., tuple[int, str, str]]
@@ -22,15 +22,10 @@ def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     """Run `phasescope check`: exit code, standard output and standard error."""
     monkeypatch.setattr("phasescope.checking.server.ATTEMPTS", 1)
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["phasescope", "check", *arguments])
-        with pytest.raises(SystemExit) as end:
-            main()
-        code = end.value.code
-        assert code is None or isinstance(code, int)
-        return (code or 0, *capsys.readouterr())
+    def ask(*arguments: str) -> tuple[int, str, str]:
+        return (run(["check", *arguments]), *capsys.readouterr())
 
-    return run
+    return ask
 
 
 def test_a_clean_engine_exits_with_0(ask: Ask) -> None:
@@ -84,9 +79,6 @@ def test_bad_input_is_one_line_and_exit_code_2(ask: Ask, arguments: list[str], s
     assert len([line for line in error.splitlines() if "phasescope:" in line]) == 1
 
 
-def test_a_server_is_checked_without_torch() -> None:
+def test_a_server_is_checked_without_torch(base_install: BaseInstall) -> None:
     """The base install reaches the server's address before it fails."""
-    error = phasescope(
-        "check", "http://127.0.0.1:9", code=2, blocked=["torch", "transformers", "safetensors"]
-    )
-    assert "no OpenAI-compatible server" in error
+    assert "no OpenAI-compatible server" in base_install("check", "http://127.0.0.1:9", code=2)

@@ -1,39 +1,20 @@
-"""The command line as a user meets it: every command in a process of its own."""
+"""The command line as a user meets it."""
 
 import json
-import os
-import subprocess
-import sys
 from importlib.metadata import version
 
 import pytest
 
 from phasescope import UsageError, cli
 from phasescope.checkpoints import zoo
-from tests.cli.base_install import without
+from tests.cli.in_process import phasescope
 
 SMALL = ["--pairs", "12", "--contexts", "3", "--threads", "1"]
 
 
-def phasescope(*arguments, code=0, cwd=None, blocked=()):
-    """Run the command line; `blocked` packages cannot be imported, as in a base install."""
-    command = [sys.executable, "-c", without(blocked), *arguments]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout if code == 0 else done.stderr
-
-
-def test_list_names_the_zoo_and_the_catalogs_without_torch():
+def test_list_names_the_zoo_and_the_catalogs_without_torch(base_install):
     """A base install can still say what there is."""
-    said = phasescope("list", blocked=["torch", "transformers"])
+    said = base_install("list")
     for name in [*zoo.names(), "scalar_gate", "in_sequence", "planted"]:
         assert name in said
 
@@ -68,12 +49,12 @@ def test_the_version_is_the_packages_own():
     assert phasescope("--version").strip() == f"phasescope {version('phasescope')}"
 
 
-def test_measure_then_report_then_report_side_by_side(tmp_path):
+def test_measure_then_report_then_report_side_by_side(tmp_path, base_install):
     """Two runs, a page each, and one page for both; the report needs no torch."""
     control, model = zoo.names()[0], zoo.names()[-1]
     phasescope("measure", model, control, "--out", "one", *SMALL, cwd=tmp_path)
     phasescope("measure", model, "--protocol", "query", "--out", "two", *SMALL, cwd=tmp_path)
-    said = phasescope("report", "one", "--draws", "200", cwd=tmp_path, blocked=["torch", "transformers"])
+    said = base_install("report", "one", "--draws", "200", cwd=tmp_path)
     assert "one/report.html" in said
     findings = json.loads((tmp_path / "one" / "findings.json").read_text())["findings"]
     assert {finding["condition"] for finding in findings} == {model, control}
@@ -145,8 +126,8 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, arguments, said):
     assert not (tmp_path / "x" / "observations.jsonl").exists()
 
 
-def test_a_command_without_its_extra_says_which_one_to_install(tmp_path):
+def test_a_command_without_its_extra_says_which_one_to_install(tmp_path, base_install):
     """In a base install, measuring and training name the extra."""
     for command in (["measure", "any", "--out", "x"], ["train", "--out", "x"], ["demo"]):
-        said = phasescope(*command, code=2, cwd=tmp_path, blocked=["torch", "transformers", "accelerate"])
+        said = base_install(*command, code=2, cwd=tmp_path)
         assert "pip install 'phasescope[models]'" in said

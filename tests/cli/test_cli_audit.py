@@ -1,44 +1,26 @@
 """`phasescope audit` as a user meets it, in a base install."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
-from phasescope.cli import main
-from tests.cli.base_install import without
+from tests.cli.in_process import phasescope
 
 
-def audit(*arguments, code=0, cwd):
-    """Run the command without the packages that a base install leaves out."""
-    command = [sys.executable, "-c", without(), "audit", *map(str, arguments)]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout if code == 0 else done.stderr
-
-
-def test_an_audit_prints_its_verdict_first_and_writes_page_and_data(tmp_path):
+def test_an_audit_prints_its_verdict_first_and_writes_page_and_data(tmp_path, base_install):
     """One phase of four, a fix, and the fixed file audited."""
     path = tmp_path / "positions.jsonl"
     path.write_text("".join(f'{{"position": {8 * n}, "score": {n % 2}}}\n' for n in range(40)))
-    said = audit(path.name, "--stride", "4", "--fix", "fixed.jsonl", "--out", "found", cwd=tmp_path)
+    said = base_install(
+        "audit", path.name, "--stride", "4", "--fix", "fixed.jsonl", "--out", "found", cwd=tmp_path
+    )
     assert said.splitlines()[0].startswith(
         "positions.jsonl: visits 1 of 4 phases at stride 4: a model blind at 3"
     )
     assert "fix: fixed.jsonl: 30 of 40 samples padded by 60 tokens in all" in said
     assert json.loads((tmp_path / "found" / "audit.json").read_text())["fix"]["counts"] == {"4": [10] * 4}
     assert (tmp_path / "found" / "audit.html").stat().st_size > 10_000
-    again = audit("fixed.jsonl", "--stride", "4", cwd=tmp_path)
+    again = base_install("audit", "fixed.jsonl", "--stride", "4", cwd=tmp_path)
     assert "visits 4 of 4 phases at stride 4" in again.splitlines()[0]
 
 
@@ -63,14 +45,9 @@ def test_an_audit_prints_its_verdict_first_and_writes_page_and_data(tmp_path):
         (["a.jsonl", "--out", "a.jsonl"], "a.jsonl"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, monkeypatch, capsys, arguments, said):
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, arguments, said):
     """What was given, what is allowed, what to do."""
     (tmp_path / "a.jsonl").write_text('{"position": 1}\n')
     (tmp_path / "bad.jsonl").write_text('{"position": 1}\n{"position"\n')
     (tmp_path / "text.jsonl").write_text('{"prompt": "x y", "needle": "y"}\n')
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["phasescope", "audit", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+    assert said in phasescope("audit", *arguments, code=2, cwd=tmp_path)

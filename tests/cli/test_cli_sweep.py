@@ -1,10 +1,10 @@
-"""`phasescope sweep` as a user meets it, in this process to save the imports."""
+"""`phasescope sweep` as a user meets it."""
 
 from __future__ import annotations
 
+import functools
 import json
 import re
-import sys
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from phasescope.backends.transformers.backend import folder_vocabulary
 from phasescope.checkpoints import zoo
-from phasescope.cli import main
+from tests.cli import in_process
 from tests.text.small_tokenizer import CHATML, save
 
 PROMPT = "the scale is kept in FP32.\n<pad>values of a block are stored in FP\n"
@@ -44,19 +44,9 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def phasescope(folder, monkeypatch, capsys):
+def phasescope(folder):
     """Run a command in the folder and return what it printed."""
-
-    def run(*words, code=0):
-        monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "argv", ["phasescope", *words])
-        with pytest.raises(SystemExit) as exited:
-            main()
-        said = capsys.readouterr()
-        assert (exited.value.code or 0) == code, said.out + said.err
-        return said.out if code == 0 else said.err
-
-    return run
+    return functools.partial(in_process.phasescope, cwd=folder)
 
 
 def test_a_sweep_prints_a_strip_and_a_verdict_and_resumes_to_the_same_bytes(phasescope, folder):

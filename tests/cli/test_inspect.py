@@ -1,4 +1,4 @@
-"""`phasescope inspect` as a user meets it; once in a process of its own, as a base install."""
+"""`phasescope inspect` as a user meets it."""
 
 import json
 import sys
@@ -8,10 +8,9 @@ import pytest
 
 from phasescope.checkpoints import zoo
 from phasescope.cli import inspect as view
-from phasescope.cli import main
-from tests.cli.test_cli import phasescope
+from tests.cli.base_install import BaseInstall
+from tests.cli.in_process import phasescope
 
-BASE = ["torch", "transformers", "safetensors", "huggingface_hub", "accelerate"]
 V4 = {
     "model_type": "deepseek_v4",
     "num_hidden_layers": 4,
@@ -20,19 +19,9 @@ V4 = {
 }
 
 
-@pytest.fixture
-def say(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Run the command line in this process; what it says, on standard error where it fails."""
-
-    def run(*arguments: str, code: int = 0) -> str:
-        monkeypatch.setattr(sys, "argv", ["phasescope", "inspect", *arguments])
-        with pytest.raises(SystemExit) as left:
-            main()
-        out, err = capsys.readouterr()
-        assert (left.value.code or 0) == code, out + err
-        return out if code == 0 else err
-
-    return run
+def say(*arguments: str, code: int = 0, cwd: Path | None = None) -> str:
+    """What the command says; on standard error where it fails."""
+    return phasescope("inspect", *arguments, code=code, cwd=cwd)
 
 
 def write(folder: Path, **config: object) -> Path:
@@ -40,9 +29,9 @@ def write(folder: Path, **config: object) -> Path:
     return folder
 
 
-def test_the_verdict_comes_first_and_needs_no_torch(tmp_path: Path, say) -> None:
+def test_the_verdict_comes_first_and_needs_no_torch(tmp_path: Path, base_install: BaseInstall) -> None:
     """Grid, control and unknown, each in its first line."""
-    said = phasescope("inspect", str(write(tmp_path, **V4)), blocked=BASE)
+    said = base_install("inspect", str(write(tmp_path, **V4)))
     assert said.splitlines()[0] == (
         "phase-sensitive by construction beyond 64 tokens: strides 4 and 128; joint period 128"
     )
@@ -54,7 +43,7 @@ def test_the_verdict_comes_first_and_needs_no_torch(tmp_path: Path, say) -> None
     assert "kv_chunk = 7" in unknown
 
 
-def test_the_zoo_is_inspected_by_name_with_its_prior(say) -> None:
+def test_the_zoo_is_inspected_by_name_with_its_prior() -> None:
     """Every model; a gate that prefers a phase says so."""
     for name in zoo.names():
         said = say(name)
@@ -62,7 +51,7 @@ def test_the_zoo_is_inspected_by_name_with_its_prior(say) -> None:
     assert "favours phase 7" in say("w8s8-4kv")
 
 
-def test_json_holds_everything_and_nothing_else(tmp_path: Path, say) -> None:
+def test_json_holds_everything_and_nothing_else(tmp_path: Path) -> None:
     """One object on standard output."""
     found = json.loads(say(str(write(tmp_path, **V4)), "--json"))
     assert (found["strides"], found["period"], found["reach"]) == ([4, 128], 128, 64)
@@ -72,7 +61,7 @@ def test_json_holds_everything_and_nothing_else(tmp_path: Path, say) -> None:
     assert sum(zoo_found["prior"][0]["phases"]) == pytest.approx(1)
 
 
-def test_techniques_and_families_are_listed(say) -> None:
+def test_techniques_and_families_are_listed() -> None:
     """An engine's grid by name, and the table of the documentation."""
     assert "stride 20 (eviction only)" in say("--technique", "chunkkv")
     assert "| DeepSeek-V4 |" in say("--families")
@@ -97,7 +86,7 @@ def test_techniques_and_families_are_listed(say) -> None:
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
-    tmp_path: Path, say, monkeypatch, arguments: list[str], said: str
+    tmp_path: Path, monkeypatch, arguments: list[str], said: str
 ) -> None:
     """What was given, what is allowed."""
     for name in ("empty", "forged", "pickled"):
@@ -116,15 +105,14 @@ def test_bad_input_is_one_line_and_exit_code_2(
     write(tmp_path / "pickled", **V4)
     (tmp_path / "pickled" / "model.safetensors").write_bytes(b"\x80\x04cos\nsystem\n(S'touch pwned'\ntR.")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    monkeypatch.chdir(tmp_path)
     given = (word.format(folder=tmp_path) for word in arguments)
-    error = say(*given, code=2)
+    error = say(*given, code=2, cwd=tmp_path)
     assert said in error
     assert len(error.strip().splitlines()) == 1
     assert not (tmp_path / "pwned").exists()
 
 
-def test_what_a_config_says_cannot_steer_a_terminal(tmp_path: Path, say) -> None:
+def test_what_a_config_says_cannot_steer_a_terminal(tmp_path: Path) -> None:
     """Escape sequences and markup of a model type or a field are shown, not obeyed."""
     evil = {"model_type": "\x1b[31m[bold]x", "chunk\x07": "\x1b]0;title\x07[link=http://x]"}
     said = say(str(write(tmp_path, **evil)))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from phasescope.checkpoints import zoo
-from tests.cli.test_cli import SMALL, phasescope
+from tests.cli.in_process import phasescope
+from tests.cli.test_cli import SMALL
 
 MODEL = zoo.names()[-1]
 
 
-@pytest.mark.slow
 def test_a_plan_is_what_the_run_then_spends(tmp_path: Path) -> None:
     """It says what could be missed, warns of few contexts, and writes nothing but the file that is asked for."""
     said = phasescope(
@@ -54,7 +55,6 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[s
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -75,9 +75,9 @@ def test_settings_that_do_not_fit_are_one_line(tmp_path: Path, arguments: list[s
     assert not list(tmp_path.iterdir())
 
 
-def test_a_base_install_without_ray_says_which_extra_to_install(tmp_path: Path) -> None:
+def test_a_base_install_without_ray_says_which_extra_to_install(tmp_path: Path, monkeypatch) -> None:
     """In one line."""
-    said = phasescope(
-        "measure", MODEL, "--out", "x", "--engine", "ray", code=2, cwd=tmp_path, blocked=["ray"]
-    )
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "phasescope.running.ray", raising=False)
+    said = phasescope("measure", MODEL, "--out", "x", "--engine", "ray", code=2, cwd=tmp_path)
     assert "pip install 'phasescope[ray]'" in said

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,26 +16,11 @@ from phasescope.runs import read_run
 from phasescope.testing.fake_server import FakeServer, Fault, Offers
 from phasescope.testing.fake_server.model import Hashed
 from tests.backends.conftest import TEMPLATE, small_tokenizer
-from tests.cli.base_install import without
+from tests.cli.base_install import SCRIPT, BaseInstall
 
 SIZES = ["--pairs", "8", "--contexts", "2", "--questions", "2", "--residues", "4"]
 LONG = ["--pairs", "40", *SIZES[2:]]
 SERVER = ["--backend", "openai", "--base-url"]
-
-
-def phasescope(*arguments: str, code: int = 0, cwd: Path, **environment: str) -> str:
-    """Run the command line without the extra packages."""
-    done = subprocess.run(
-        [sys.executable, "-c", without(), *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, "OPENAI_API_KEY": "", **environment},
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout if code == 0 else done.stderr
 
 
 @pytest.fixture
@@ -53,48 +37,52 @@ def folder(tmp_path: Path) -> Path:
     "offers", [Offers(logprobs="records", top=0), Offers(token_ids=False, logprobs=None)]
 )
 def test_a_server_is_measured_and_reported_without_torch(
-    tmp_path: Path, folder: Path, offers: Offers
+    base_install: BaseInstall, tmp_path: Path, folder: Path, offers: Offers
 ) -> None:
     """From ids or from text; the same command changes nothing, and the report tells how to do it again."""
     small = small_tokenizer()
     with FakeServer(Hashed(small.size - 4), offers, small) as server:
         command = ["measure", *SERVER, server.url, "--tokenizer", str(folder), *SIZES, "--out", "run"]
-        phasescope(*command, "--grid", "W4/S4", cwd=tmp_path)
+        base_install(*command, "--grid", "W4/S4", cwd=tmp_path)
         before = (tmp_path / "run" / "observations.jsonl").read_bytes()
-        phasescope(*command, "--grid", "W4/S4", cwd=tmp_path)
+        base_install(*command, "--grid", "W4/S4", cwd=tmp_path)
     assert (tmp_path / "run" / "observations.jsonl").read_bytes() == before
     assert len(read_run(tmp_path / "run").observations["planted"]) == 16
-    phasescope("report", "run", "--draws", "50", cwd=tmp_path)
+    base_install("report", "run", "--draws", "50", cwd=tmp_path)
     page = (tmp_path / "run" / "report.html").read_text()
     assert "measure planted --out runs/run --backend openai --base-url URL --tokenizer tokenizer" in page
     assert "--grid W4/S4" in page
 
 
-def test_probe_prints_what_a_server_can_do(tmp_path: Path, folder: Path) -> None:
+def test_probe_prints_what_a_server_can_do(base_install: BaseInstall, tmp_path: Path, folder: Path) -> None:
     """A line per ability."""
     small = small_tokenizer()
     with FakeServer(Hashed(9), Offers(chat=True, tokenize="content", caches="cache_prompt"), small) as server:
-        said = phasescope("probe", server.url, "--tokenizer", str(folder), cwd=tmp_path)
+        said = base_install("probe", server.url, "--tokenizer", str(folder), cwd=tmp_path)
     for line in ("prompt as token ids            yes", "/tokenize                        yes, of 'content'"):
         assert line in said
     assert "off by cache_prompt" in said
 
 
-def test_the_key_of_the_environment_is_used_and_written_nowhere(tmp_path: Path, folder: Path) -> None:
+def test_the_key_of_the_environment_is_used_and_written_nowhere(
+    base_install: BaseInstall, tmp_path: Path, folder: Path
+) -> None:
     """Neither to the terminal nor to the run's folder, also where the server refuses it."""
     small = small_tokenizer()
     offers = Offers(logprobs="records", top=0, key="sk-hunter2")
     with FakeServer(Hashed(9), offers, small) as server:
         command = ["measure", *SERVER, server.url, "--tokenizer", str(folder), *SIZES, "--out", "run"]
-        said = phasescope(*command, "--key-env", "MINE", cwd=tmp_path, MINE="sk-hunter2")
+        said = base_install(*command, "--key-env", "MINE", cwd=tmp_path, MINE="sk-hunter2")
         server.offers = replace(offers, key="sk-other")
-        refused = phasescope(*command, cwd=tmp_path, code=2, OPENAI_API_KEY="sk-hunter2")
+        refused = base_install(*command, cwd=tmp_path, code=2, OPENAI_API_KEY="sk-hunter2")
     assert "OPENAI_API_KEY" in refused
     written = "".join(path.read_text() for path in (tmp_path / "run").iterdir())
     assert "hunter2" not in said + refused + written
 
 
-def test_a_failing_server_ends_in_one_line_and_the_same_command_goes_on(tmp_path: Path, folder: Path) -> None:
+def test_a_failing_server_ends_in_one_line_and_the_same_command_goes_on(
+    base_install: BaseInstall, tmp_path: Path, folder: Path
+) -> None:
     """Exit code 2; then everything that was planned is there."""
     small = small_tokenizer()
     with FakeServer(Hashed(9), Offers(logprobs="records", top=0), small) as server:
@@ -111,9 +99,9 @@ def test_a_failing_server_ends_in_one_line_and_the_same_command_goes_on(tmp_path
             "1",
         ]
         server.fault = Fault(kind="500", share=0.2, times=None, longer_than=80)
-        said = phasescope(*command, code=2, cwd=tmp_path)
+        said = base_install(*command, code=2, cwd=tmp_path)
         server.fault = None
-        phasescope(*command, cwd=tmp_path)
+        base_install(*command, cwd=tmp_path)
     assert len([line for line in said.splitlines() if line.startswith("phasescope: ")]) == 1
     assert "does not answer: status 500: out of luck" in said
     assert "the same command goes on from there" in said
@@ -144,71 +132,39 @@ BAD: list[tuple[list[str], str]] = [
     ([*SERVER, "{url}", "--tokenizer", "{folder}", "--pairs", "9999"], "9999 pairs"),
     ([*SERVER, "{url}", "--tokenizer", "{folder}", "--top-logprobs", "-1"], "top-logprobs"),
 ]
-MANY = """
-import contextlib, io, json
-
-told = []
-for arguments in json.loads(sys.argv[1]):
-    sys.argv[1:] = arguments
-    with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(said):
-        try:
-            main()
-            code = 0
-        except SystemExit as exit:
-            code = exit.code
-    told.append((code, said.getvalue()))
-print(json.dumps(told))
-"""
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, str]]:
-    """Exit code and text for each bad input, one after the other in one process, which observes nothing."""
+def bad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The address of a server, and a folder with its tokenizer."""
     there = tmp_path_factory.mktemp("bad")
     small = small_tokenizer()
     small.fast.save(str(there / "tokenizer.json"))
     with FakeServer(Hashed(9), Offers(), small) as server:
-        asked = [
-            [
-                "measure",
-                *(word.format(url=server.url, folder=there) for word in arguments),
-                "--out",
-                str(there / "x"),
-            ]
-            for arguments, _ in BAD
-        ]
-        done = subprocess.run(
-            [sys.executable, "-c", without().replace("\nmain()", MANY), json.dumps(asked)],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "OPENAI_API_KEY": ""},
-        )
-    assert not (there / "x" / "observations.jsonl").exists()
-    told: list[tuple[int, str]] = json.loads(done.stdout)
-    return told
+        yield server.url, there
 
 
-@pytest.mark.parametrize(("number", "said"), [(number, said) for number, (_, said) in enumerate(BAD)])
+@pytest.mark.parametrize(("arguments", "said"), BAD)
 def test_bad_input_is_one_line_and_exit_code_2(
-    answers: list[tuple[int, str]], number: int, said: str
+    base_install: BaseInstall, bad: tuple[str, Path], tmp_path: Path, arguments: list[str], said: str
 ) -> None:
-    """What was given, what is allowed; no secret is repeated."""
-    code, error = answers[number]
-    assert code == 2
+    """What was given, and what is allowed; nothing is observed, and no secret is repeated."""
+    url, folder = bad
+    words = (word.format(url=url, folder=folder) for word in arguments)
+    error = base_install("measure", *words, "--out", "x", code=2, cwd=tmp_path)
     assert said in " ".join(error.split())
     assert "hunter2" not in error
-    assert "Traceback" not in error
+    assert not (tmp_path / "x" / "observations.jsonl").exists()
 
 
-def test_where_no_model_is_listed_one_has_to_be_named(tmp_path: Path) -> None:
+def test_where_no_model_is_listed_one_has_to_be_named(base_install: BaseInstall, tmp_path: Path) -> None:
     """As at an address that is none of an API."""
     with FakeServer(Hashed(9), Offers(key="sk-right")) as server:
-        said = phasescope("probe", server.url, code=2, cwd=tmp_path)
+        said = base_install("probe", server.url, code=2, cwd=tmp_path)
     assert "OPENAI_API_KEY" in said
     with FakeServer(Hashed(9)) as server:
         server.listed = []
-        said = phasescope("probe", server.url, code=2, cwd=tmp_path)
+        said = base_install("probe", server.url, code=2, cwd=tmp_path)
     assert "lists 0 models (none); name one with --model" in said
 
 
@@ -218,7 +174,7 @@ def test_an_interrupt_says_that_the_same_command_goes_on(tmp_path: Path, folder:
         server.fault = Fault(kind="time-out", share=1.0, times=None, seconds=60.0, longer_than=80)
         command = ["measure", *SERVER, server.url, "--tokenizer", str(folder), *LONG, "--out", "run"]
         started = subprocess.Popen(
-            [sys.executable, "-c", without(), *command],
+            [sys.executable, "-c", SCRIPT, *command],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

@@ -18,7 +18,8 @@ TINY = "--layers 1 --hidden-size 16 --heads 2 --kv-heads 1 --head-dim 8 --feed-f
 
 def said(command):
     """Run a command; errors come as they are."""
-    return app(shlex.split(command), standalone_mode=False)
+    words = shlex.split(command)
+    return app(words, standalone_mode=False, obj=words)
 
 
 @pytest.fixture
