@@ -39,7 +39,9 @@ def folder(measured: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A measured run, a benchmark and a text."""
     folder = tmp_path_factory.mktemp("processes")
     (folder / "run").symlink_to(measured / "run")
-    (folder / "positions.jsonl").write_text("".join(json.dumps({"position": 8 * n}) + "\n" for n in range(40)))
+    (folder / "positions.jsonl").write_text(
+        "".join(json.dumps({"position": 8 * n}) + "\n" for n in range(40))
+    )
     (folder / "lines.txt").write_text("".join(f"line {n} of {n * n} lines\n" for n in range(300)))
     return folder
 
