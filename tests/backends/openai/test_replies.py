@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 
 from phasescope.backends.openai.client import UnusableError
-from phasescope.backends.openai.replies import Lookup, Position, forced_positions, read_answer
+from phasescope.backends.openai.lookup import Lookup
+from phasescope.backends.openai.replies import Position, prompt_positions, read_answer
 
 from ..conftest import small_tokenizer
 
@@ -188,7 +188,6 @@ def test_a_text_names_a_token_only_if_it_is_encoded_to_it() -> None:
     assert lookup.find(position, word + 1) == -4.0
     assert lookup.find(Position("", -1.0, {}), control) is None
     assert Lookup(None).find(position, word) is None
-    assert lookup.find(Position(word, -math.inf, {}), word) is None
     assert lookup.find_all(position, [word, word + 1]) == (-0.5, -4.0)
     assert lookup.find_all(position, [word, 3]) is None
     assert lookup.find_all(position, []) is None
@@ -197,15 +196,15 @@ def test_a_text_names_a_token_only_if_it_is_encoded_to_it() -> None:
 def test_the_prompt_s_own_log_probabilities_come_ranked_or_echoed() -> None:
     """The first token has none; whatever was generated behind the prompt is left out."""
     ranked = changed(VLLM, prompt_logprobs=[None, {"301": {"logprob": -11.0}, "29": {"logprob": -1.5}}])
-    assert [p.top for p in forced_positions(ranked, 2)] == [{}, {301: -11.0, 29: -1.5}]
+    assert [p.top for p in prompt_positions(ranked, 2)[:2]] == [{}, {301: -11.0, 29: -1.5}]
     echoed = {
         "tokens": ["token_id:300", "token_id:301", "token_id:30"],
         "token_logprobs": [None, -11.0, -2.25],
         "top_logprobs": [None, {"token_id:29": -1.5}, None],
     }
-    first, second = forced_positions(changed(VLLM, logprobs=echoed), 2)
-    assert math.isnan(first.logprob)
+    first, second, _ = prompt_positions(changed(VLLM, logprobs=echoed), 2)
+    assert first.logprob is None
     assert second == Position(301, -11.0, {29: -1.5})
     for told in (changed(VLLM, logprobs=None), changed(VLLM, prompt_logprobs=[None])):
         with pytest.raises(UnusableError, match="log-probabilities of the prompt missing"):
-            forced_positions(told, 2)
+            prompt_positions(told, 2)

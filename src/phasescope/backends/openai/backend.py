@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -19,12 +18,14 @@ from ...grid import WindowGrid
 from ...records import NoReply, Reply, Trial
 from ...text.synthetic import RetrievalVocabulary
 from ...text.tokens import Tokenizer
-from .capabilities import Capabilities, Endpoint, forced_fields, tokenize_body
+from .capabilities import Capabilities, Endpoint
 from .client import DEFECTS, Client, Limits, UnusableError, key_from, run
+from .completions import Completions
 from .forms import Form, Forms
-from .mismatched import ANOTHER, Strays
+from .lookup import Lookup
+from .mismatched import ANOTHER, MismatchedResponses
 from .probe import probe
-from .replies import Answer, Lookup, Position, forced_positions, read_answer
+from .replies import Answer, Position
 
 WIDE = 1000
 """Log-probabilities per token that are asked for at first, of a server that would give a whole vocabulary."""
@@ -98,7 +99,8 @@ class OpenAIBackend:
         self._top = top_logprobs
         self._vocabulary = vocabulary
         self._lookup = Lookup(tokenizer)
-        self._strays = Strays(self.client.names)
+        self._mismatched = MismatchedResponses(self.client.names)
+        self._completions = Completions(self.client, self.capabilities)
         self._tokenized: dict[tuple[str, int], asyncio.Future[bool]] = {}
         self.forms = Forms(
             host=self.client.host,
@@ -153,7 +155,7 @@ class OpenAIBackend:
         """
         replies: dict[int, Reply | NoReply] = {}
         units = self._units(trials)
-        self._strays.clear()
+        self._mismatched.clear()
         self._tokenized.clear()
         async with self.client:
             for _ in range(DEFECTS):
@@ -161,7 +163,7 @@ class OpenAIBackend:
                 doubtful = [
                     index
                     for index, reply in replies.items()
-                    if reply == NoReply(ANOTHER) or self._strays.doubtful(trials[index])
+                    if reply == NoReply(ANOTHER) or self._mismatched.doubtful(trials[index])
                 ]
                 units = [[index] for index in doubtful]
         replies |= dict.fromkeys(doubtful, NoReply(ANOTHER))
@@ -176,7 +178,7 @@ class OpenAIBackend:
         async def work() -> None:
             while waiting:
                 for index in waiting.popleft():
-                    self._strays.begin(trials[index])
+                    self._mismatched.begin(trials[index])
                     replies[index] = await self._reply(trials[index])
 
         try:
@@ -222,33 +224,31 @@ class OpenAIBackend:
         self, endpoint: Endpoint, form: Form, trial: Trial, tokens: int, fields: dict[str, Any]
     ) -> Answer:
         """Send one trial, until the answer can be used."""
-        body = endpoint.body(self.forms.prompt(form, trial), tokens, model=self.capabilities.model, **fields)
-
-        def read(told: Any) -> Answer:
-            answer = read_answer(told)
-            self._refuse_what_cannot_be_used(endpoint, form, trial, answer, bool(fields))
-            return answer
-
-        answer = await self.client.post(endpoint.path, body | self._extras(endpoint), read)
-        self.tokens += (answer.prompt_tokens or len(trial.prompt_ids)) - (answer.cached_tokens or 0)
+        answer = await self._completions.ask(
+            endpoint,
+            self.forms.prompt(form, trial),
+            tokens,
+            fields=fields | self._extras(endpoint),
+            refuse=lambda answer: self._refuse_unusable(endpoint, form, trial, answer, bool(fields)),
+        )
+        read = len(trial.prompt_ids) if answer.prompt_tokens is None else answer.prompt_tokens
+        self.tokens += max(0, read - (answer.cached_tokens or 0))
         return answer
 
     def _extras(self, endpoint: Endpoint) -> dict[str, Any]:
         """Fields beside the question: ids to be echoed, and no cached prefix."""
-        extras: dict[str, Any] = {"return_token_ids": True} if endpoint.echoes else {}
-        if not self.prefix_cache and self.capabilities.uncached == "cache_prompt":
-            extras["cache_prompt"] = False
-        if not self.prefix_cache and self.capabilities.uncached == "cache_salt":
-            extras["cache_salt"] = secrets.token_hex(8)
-        return extras
+        extras = {} if self.prefix_cache else self._completions.without_cache()
+        return extras | ({"return_token_ids": True} if endpoint.echoes else {})
 
-    def _refuse_what_cannot_be_used(
+    def _refuse_unusable(
         self, endpoint: Endpoint, form: Form, trial: Trial, answer: Answer, logprobs: bool
     ) -> None:
         """Raise `UnusableError` for an answer that lacks what this server's answers have."""
-        self._strays.refuse(endpoint, trial, answer)
+        self._mismatched.refuse(endpoint, trial, answer)
         if logprobs and not answer.positions and answer.text:
             raise UnusableError("log-probabilities missing")
+        if self.tokenizer and max(answer.ids or (), default=0) >= self.tokenizer.size:
+            raise UnusableError("a token outside the vocabulary")
         self.forms.refuse_unproven(form, answer)
 
     async def _drift(self, form: Form, trial: Trial, answer: Answer) -> str | None:
@@ -262,11 +262,9 @@ class OpenAIBackend:
         return None if await self._tokenized[layout] else "other tokens read than planned"
 
     async def _tokenizes_as_planned(self, trial: Trial) -> bool:
-        field, extra = self.capabilities.tokenize, self.forms.endpoint("text").extra or 0
-        assert field is not None  # or nothing would be verified by it
-        body = tokenize_body(self.capabilities.model, field, str(self.forms.prompt("text", trial)))
-        told = await self.client.post("/tokenize", body, _tokens)
-        return told == trial.prompt_ids[extra:]
+        extra = self.forms.endpoint("text").extra or 0
+        ids = await self._completions.tokenize(str(self.forms.prompt("text", trial)))
+        return ids == trial.prompt_ids[extra:]
 
     async def _logprobs(
         self, endpoint: Endpoint, form: Form, trial: Trial, answer: Answer
@@ -305,19 +303,20 @@ class OpenAIBackend:
     async def _forced(self, endpoint: Endpoint, trial: Trial) -> float:
         """Log-probability of the whole answer, read as part of the prompt."""
         prompt = (*trial.prompt_ids, *trial.answer_ids)
-        fields = forced_fields(endpoint, endpoint.forced)
-        body = endpoint.body(prompt, 1, model=self.capabilities.model, **fields) | self._extras(endpoint)
 
-        def read(told: Any) -> float:
-            self._strays.refuse(endpoint, trial, read_answer(told))
-            positions = forced_positions(told, len(prompt))[len(trial.prompt_ids) :]
-            found = [self._lookup.find(*pair) for pair in zip(positions, trial.answer_ids, strict=True)]
-            known = [logprob for logprob in found if logprob is not None]
-            if len(known) < len(found):
+        def total(positions: list[Position]) -> float:
+            found = self._lookup.each(positions[len(trial.prompt_ids) :], trial.answer_ids)
+            if found is None:
                 raise UnusableError("log-probabilities of the prompt are of other tokens")
-            return sum(known)
+            return sum(found)
 
-        logprob = await self.client.post(endpoint.path, body, read)
+        logprob = await self._completions.ask_prompt(
+            endpoint,
+            prompt,
+            fields=self._extras(endpoint),
+            use=total,
+            refuse=lambda answer: self._mismatched.refuse(endpoint, trial, answer),
+        )
         self.tokens += len(prompt)
         return logprob
 
@@ -356,10 +355,3 @@ class OpenAIBackend:
         if self.capabilities.uncached:
             return f"off by {self.capabilities.uncached}"
         return "not controlled"
-
-
-def _tokens(told: Any) -> tuple[int, ...]:
-    tokens = told.get("tokens") if isinstance(told, dict) else None
-    if not isinstance(tokens, list):
-        raise UnusableError("/tokenize gives no tokens")
-    return tuple(tokens)

@@ -94,8 +94,8 @@ class Capabilities:
         """What a terminal prints: ability and answer."""
         cache = {None: "not told", True: "reads cached prefixes", False: "caches nothing"}[self.caches]
         return [
-            ("server", _printable(self.server or "unknown")),
-            ("model", _printable(self.model)),
+            ("server", printable(self.server or "unknown")),
+            ("model", printable(self.model)),
             ("context", f"{self.context:,} tokens" if self.context else "not told"),
             *_endpoint_lines("/v1/completions", self.completions),
             *_endpoint_lines("/v1/chat/completions", self.chat),
@@ -112,11 +112,12 @@ def tokenize_body(model: str, field: str, text: str) -> dict[str, Any]:
     return {"model": model, field: text, "add_special_tokens": False, "add_special": False}
 
 
-def forced_fields(endpoint: Endpoint, way: Forced | None) -> dict[str, Any]:
-    """The fields that ask for the log-probabilities of the prompt's own tokens."""
-    return (
-        {"prompt_logprobs": 0} if way == "prompt_logprobs" else {"echo": True, **endpoint.logprob_fields(1)}
-    )
+def prompt_logprob_fields(endpoint: Endpoint, way: Forced | None, top: int = 0) -> dict[str, Any]:
+    """The fields that ask for the log-probabilities of the prompt's own tokens, and of the likeliest beside them."""
+    asked = endpoint.logprob_fields(max(1, top))
+    if way == "prompt_logprobs":
+        return {"prompt_logprobs": top, **(asked if top else {})}
+    return {"echo": True, **asked}
 
 
 def _endpoint_lines(path: str, endpoint: Endpoint | None) -> list[tuple[str, str]]:
@@ -141,5 +142,6 @@ def _endpoint_lines(path: str, endpoint: Endpoint | None) -> list[tuple[str, str
     ]
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """A server's text for a terminal, without control characters."""
     return "".join(c if c.isprintable() else "?" for c in text)

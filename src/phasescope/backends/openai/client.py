@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import json
+import math
 import os
 import random
 import re
@@ -21,7 +22,7 @@ from ...errors import ServerError, UsageError
 
 T = TypeVar("T")
 
-LARGEST_BODY = 2**28
+LARGEST_BODY = 2**26
 """Bytes of an answer beyond which it is refused; a whole vocabulary's log-probabilities take some 2**24."""
 
 DEFECTS = 3
@@ -97,6 +98,7 @@ class Client:
         base_url: where the server is, with or without /v1.
         key: sent as bearer token and shown nowhere.
         limits: how fast, and for how long.
+        advice: what is said of going on later when the server fails.
 
     Attributes:
         requests, repeated: how many requests went out so far, and how many of them again.
@@ -106,8 +108,11 @@ class Client:
         UsageError: if the address is none, or holds a user, a password or a query.
     """
 
-    def __init__(self, base_url: str, *, key: str | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self, base_url: str, *, key: str | None = None, limits: Limits | None = None, advice: str = RESUME
+    ) -> None:
         self.limits = limits or Limits()
+        self.advice = advice
         self.root = server_root(base_url)
         self.host = httpx2.URL(self.root).netloc.decode()
         self.requests = 0
@@ -196,8 +201,10 @@ class Client:
             if error.wait is None:
                 return True
             now = time.monotonic()
+            if now + error.wait >= ends:
+                return False
             self._slot = max(self._slot, now + error.wait)
-            return now + error.wait < ends and error.wait + random.uniform(0, self.limits.first_wait)
+            return error.wait + random.uniform(0, self.limits.first_wait)
 
         return again
 
@@ -243,7 +250,7 @@ class Client:
         self._slot = begin + pace
         if begin - now >= self._left():
             raise ServerError(
-                f"the deadline of {self.limits.deadline:g} s has passed; {RESUME}, with a new deadline"
+                f"the deadline of {self.limits.deadline:g} s has passed; {self.advice}, with a new deadline"
             )
         await asyncio.sleep(begin - now)
 
@@ -257,7 +264,7 @@ class Client:
 
     def _lost(self, error: _FailedError) -> ServerError:
         """A server that was given up, as one line that says what to do."""
-        return ServerError(f"{self.host} does not answer: {error}; {RESUME} when it is well")
+        return ServerError(f"{self.host} does not answer: {error}; {self.advice} when it is well")
 
     def _refusal(self, error: RefusedError) -> str:
         """A refusal as one line that says what to do."""
@@ -268,7 +275,7 @@ class Client:
             cure = "give the address that it redirects to"
         elif error.status == 404:
             cure = "check address and model name with `phasescope probe`"
-        return f"{self.host} refuses: {error}; {cure}; {RESUME}"
+        return f"{self.host} refuses: {error}; {cure}; {self.advice}"
 
     def _line(self, text: str) -> str:
         """What a server wrote, as one short printable line without the key."""
@@ -325,28 +332,26 @@ def key_from(variable: str | None) -> str | None:
 
 def _retry_after(value: str | None) -> float | None:
     """Seconds from a Retry-After header, which is a number or a date."""
-    if value is None:
-        return None
     try:
-        return max(0.0, float(value))
+        seconds = float(value or "")
     except ValueError:
-        pass
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None
+        try:
+            seconds = email.utils.parsedate_to_datetime(value or "").timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def _message(content: bytes) -> str:
     """What an error's body says, in any of the shapes that servers give it."""
     text = content[:10_000].decode(errors="replace")
     try:
-        said = json.loads(text)
+        message = json.loads(text)
     except (ValueError, RecursionError):
         return text
     for name in ("error", "detail", "message"):
-        said = said.get(name, said) if isinstance(said, dict) else said
-    return said if isinstance(said, str) else json.dumps(said)
+        message = message.get(name, message) if isinstance(message, dict) else message
+    return message if isinstance(message, str) else json.dumps(message)
 
 
 def _no_number(name: str) -> None:

@@ -11,11 +11,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
+from pydantic import ValidationError
+
 from ...errors import ServerError, UsageError
 from ...text.tokens import Tokenizer
-from .capabilities import Capabilities, Endpoint, Forced, Kind, forced_fields, tokenize_body
+from .capabilities import (
+    Capabilities,
+    Endpoint,
+    Forced,
+    Kind,
+    printable,
+    prompt_logprob_fields,
+    tokenize_body,
+)
 from .client import DEFECTS, Client, RefusedError, UnusableError
-from .replies import Answer, Lookup, Position, forced_positions, read_answer
+from .lookup import Lookup
+from .replies import Answer, Position, ServedModels, prompt_positions, read_answer, read_tokens
 
 IDS = tuple(range(40, 104))
 """A prompt of ids that every vocabulary has; longer than the blocks in which servers cache prefixes."""
@@ -67,24 +78,20 @@ async def probe(client: Client, model: str | None, tokenizer: Tokenizer | None) 
 async def _models(client: Client, model: str | None) -> Capabilities:
     """Which model is asked, from the server's list."""
     try:
-        listed = await client.offer("GET", "/v1/models")
-        entries = [entry for entry in listed["data"] if isinstance(entry.get("id"), str)]
-    except (RefusedError, KeyError, TypeError, AttributeError):
-        entries = []
+        listed = ServedModels.model_validate(await client.offer("GET", "/v1/models")).data
+    except (RefusedError, ValidationError):
+        listed = ()
+    entries = [entry for entry in listed if entry is not None]
     if model is None and len(entries) != 1:
-        names = ", ".join(entry["id"] for entry in entries[:10]) or "none"
+        names = ", ".join(printable(entry.id) for entry in entries[:10]) or "none"
         raise UsageError(f"{client.host} lists {len(entries)} models ({names}); name one with --model")
     # Some servers answer to any name with the one model they have.
-    named = [entry for entry in entries if model in (None, entry["id"])] or entries
-    entry: dict[str, Any] = named[0] if len(named) == 1 else {}
-    meta = entry.get("meta")
-    context = entry.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, dict) else None)
-    owner = entry.get("owned_by")
-    return Capabilities(
-        server=owner if isinstance(owner, str) else None,
-        model=model or entry["id"],
-        context=context if isinstance(context, int) else None,
-    )
+    named = [entry for entry in entries if model in (None, entry.id)] or entries
+    if len(named) != 1:
+        return Capabilities(server=None, model=str(model), context=None)
+    (entry,) = named
+    context = entry.max_model_len or entry.n_ctx or None
+    return Capabilities(server=entry.owned_by, model=model or entry.id, context=context)
 
 
 class _Asker:
@@ -126,21 +133,21 @@ class _Asker:
         fields: tuple[Literal["prompt", "content"], ...] = ("prompt", "content")
         for field in fields:
             try:
-                told = await self.client.offer("POST", "/tokenize", tokenize_body(self.model, field, SAMPLE))
-            except RefusedError:
+                body = tokenize_body(self.model, field, SAMPLE)
+                tokens = read_tokens(await self.client.offer("POST", "/tokenize", body))
+            except (RefusedError, UnusableError):
                 continue
-            tokens = told.get("tokens") if isinstance(told, dict) else None
-            if isinstance(tokens, list) and tokens:
+            if tokens:
                 self._compare(tokens)
                 return field
         return None
 
-    def _compare(self, tokens: list[int]) -> None:
+    def _compare(self, tokens: tuple[int, ...]) -> None:
         """Refuse a tokenizer that gives other ids than the server's."""
         if self.tokenizer is None:
             return
-        own = self.tokenizer.encode(SAMPLE)
-        if tokens not in (own, [*self.tokenizer.start_ids, *own]):
+        own = tuple(self.tokenizer.encode(SAMPLE))
+        if tokens not in (own, self.tokenizer.start_ids + own):
             raise UsageError(foreign(self.tokenizer))
 
     async def cache(
@@ -184,9 +191,9 @@ class _Asker:
 
     async def _takes_ids(self, endpoint: Endpoint) -> bool:
         """Whether a list of ids is read as one prompt of so many tokens."""
-        told = replace(endpoint, token_ids=True)
+        with_ids = replace(endpoint, token_ids=True)
         lengths = (None, len(self.ids))
-        return bool(await self._see(told, lambda answer: answer.prompt_tokens in lengths or None))
+        return bool(await self._see(with_ids, lambda answer: answer.prompt_tokens in lengths or None))
 
     async def _echoes(self, endpoint: Endpoint) -> bool:
         """Whether the prompt's ids come back."""
@@ -199,11 +206,11 @@ class _Asker:
     async def _counted(self, endpoint: Endpoint) -> Endpoint:
         """Move the prompt by known numbers of tokens, and see the count move by exactly these."""
         if endpoint.token_ids:
-            told = [
+            counts = [
                 await self._count(endpoint, self.ids + self.ids[:move], len(self.ids) + move)
                 for move in MOVES
             ]
-            endpoint = replace(endpoint, counts=told == [len(self.ids) + move for move in MOVES])
+            endpoint = replace(endpoint, counts=counts == [len(self.ids) + move for move in MOVES])
         texts = ["a b c" + " a" * move for move in MOVES]
         own = [
             len(self.tokenizer.encode(text)) if self.tokenizer else move
@@ -233,13 +240,13 @@ class _Asker:
         self, endpoint: Endpoint, prompt: str | Sequence[int], expected: int | None = None
     ) -> int | None:
         """How many tokens the server says it read: what was expected, if it says so at least once."""
-        told = None
+        count = None
         for _ in range(DEFECTS):
             answer = await self._ask(endpoint, prompt)
-            told = None if answer is None else answer.prompt_tokens
-            if told is None or expected in (None, told):
+            count = None if answer is None else answer.prompt_tokens
+            if count is None or expected in (None, count):
                 break
-        return told
+        return count
 
     async def _logprobs(self, endpoint: Endpoint) -> Endpoint:
         """How many log-probabilities there are, and what they call their tokens."""
@@ -281,16 +288,17 @@ class _Asker:
         prompt = (*self.ids, token)
         ways: tuple[Forced, ...] = ("prompt_logprobs", "echo")
         for way in ways:
-            body = endpoint.body(prompt, 1, model=self.model, **forced_fields(endpoint, way))
+            body = endpoint.body(prompt, 1, model=self.model, **prompt_logprob_fields(endpoint, way))
             for _ in range(DEFECTS):
                 try:
-                    told = forced_positions(await self.client.offer("POST", endpoint.path, body), len(prompt))
+                    reply = await self.client.offer("POST", endpoint.path, body)
+                    last = prompt_positions(reply, len(prompt))[len(prompt) - 1]
                 except RefusedError:
                     break
                 except UnusableError:
                     continue
-                logprob = self.lookup.find(told[-1], token)
-                if logprob is not None and abs(logprob - chosen.logprob) < TOLERANCE:
+                logprob = self.lookup.find(last, token)
+                if logprob is not None and abs(logprob - (chosen.logprob or 0.0)) < TOLERANCE:
                     return way
         return None
 

@@ -1,21 +1,187 @@
-"""What OpenAI-compatible servers answer, in the shapes they give it, read into one form.
+"""What OpenAI-compatible servers answer, in the shapes they give it, validated and read into one form.
 
 Log-probabilities come as parallel lists (the old completions), as records (chat; llama.cpp for both), and
-name their tokens by text, by an `id`, or as `token_id:17`.
+name their tokens by text, by an `id`, or as `token_id:17`. A damaged part of a reply is read as if it were
+missing; what a reply must have and has not is the reason for which it is refused.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,  # pydantic reads these from Python 3.12 on only
+)
 
-from ...text.tokens import Tokenizer
+from pydantic import (
+    AliasPath,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from typing_extensions import TypedDict
+
+from ...records import Record
 from .client import UnusableError
 
 Key = int | str
-"""What names a token in an answer: its id where the server tells it, else its text."""
+"""What names a token in an answer: its id where the server gives it, else its text."""
+
+MOST = 2**31 - 1
+"""No token id and no count of tokens is larger."""
+
+LONGEST_TEXT = 2**20
+"""Characters of an answer beyond which it is refused."""
+
+ROUNDED_UP = 0.01
+"""Nats by which a server's rounding may lift a log-probability above 0."""
+
+
+def _or_none(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return validate(value)
+    except ValidationError:
+        return None
+
+
+OR_NONE = WrapValidator(_or_none)
+TokenId = Annotated[int, Field(strict=True, ge=0, le=MOST)]
+Logprob = Annotated[float, Field(strict=True, le=ROUNDED_UP, allow_inf_nan=False)]
+Count = Annotated[TokenId | None, OR_NONE]
+Ids = Annotated[tuple[TokenId, ...] | None, OR_NONE]
+Name = Annotated[str, Field(strict=True, max_length=1000)]
+
+
+class Wire(Record):
+    """A part of a reply; fields that we do not read are passed over."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class TokenRecord(TypedDict):
+    """One token with its log-probability, as chats give it; a dict, as there may be a whole vocabulary of them."""
+
+    token: Annotated[str, Field(strict=True)]
+    id: NotRequired[TokenId | None]
+    bytes: NotRequired[list[Annotated[int, Field(ge=0, le=255)]] | None]
+    logprob: Logprob
+    top_logprobs: NotRequired[list[TokenRecord] | None]
+
+
+class Logprobs(Wire):
+    """Log-probabilities of one choice, in either shape."""
+
+    content: list[TokenRecord] | None = None
+    tokens: list[Annotated[str, Field(strict=True)]] | None = None
+    token_logprobs: list[Logprob | None] | None = None
+    top_logprobs: list[dict[str, Logprob] | None] | None = None
+
+    def positions(self, *, echo: bool = False) -> tuple[Position, ...] | None:
+        """One per token; with `echo` the first one may have no log-probability."""
+        if self.content is not None:
+            return tuple(
+                Position(_record_key(record), record["logprob"], _records(record.get("top_logprobs") or []))
+                for record in self.content
+            )
+        if self.tokens is None or self.token_logprobs is None or None in self.token_logprobs[echo:]:
+            return None
+        tops = self.top_logprobs or [None] * len(self.tokens)
+        if not len(self.tokens) == len(self.token_logprobs) == len(tops):
+            return None
+        return tuple(
+            Position(_text_key(token), logprob, {_text_key(name): p for name, p in (top or {}).items()})
+            for token, logprob, top in zip(self.tokens, self.token_logprobs, tops, strict=True)
+        )
+
+
+class Ranked(TypedDict):
+    """One token of vLLM's prompt_logprobs."""
+
+    logprob: Logprob
+
+
+PromptLogprobs = Annotated[list[dict[Annotated[int, Field(ge=0, le=MOST)], Ranked] | None] | None, OR_NONE]
+
+
+class Choice(Wire):
+    """One continuation: the text of a completion, or the message of a chat."""
+
+    text: Any = None
+    message: Annotated[dict[str, Any] | None, OR_NONE] = None
+    logprobs: Annotated[Logprobs | None, OR_NONE] = None
+    token_ids: Ids = None
+    prompt_token_ids: Ids = None
+    prompt_logprobs: PromptLogprobs = None
+
+    def said(self) -> str:
+        """The text; empty for a model that only reasoned, or refused.
+
+        Raises:
+            UnusableError: if there is none that could be kept.
+        """
+        text = self.text if self.message is None else self.message.get("content") or ""
+        if not isinstance(text, str):
+            raise UnusableError("an answer without text")
+        if len(text) > LONGEST_TEXT:
+            raise UnusableError(f"an answer of more than {LONGEST_TEXT:,} characters")
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # half of a surrogate pair
+            raise UnusableError("an answer whose text is not valid Unicode") from None
+        return text
+
+
+class Completion(Wire):
+    """The reply to a completion or chat request."""
+
+    id: Any = None
+    choices: list[Choice] = Field(min_length=1)
+    prompt_tokens: Count = Field(None, validation_alias=AliasPath("usage", "prompt_tokens"))
+    cached_tokens: Count = Field(
+        None, validation_alias=AliasPath("usage", "prompt_tokens_details", "cached_tokens")
+    )
+    prompt_token_ids: Ids = None
+    prompt_logprobs: PromptLogprobs = None
+
+    @classmethod
+    def read(cls, reply: Any) -> tuple[Completion, Choice]:
+        """Validate a reply.
+
+        Raises:
+            UnusableError: if it has not exactly one choice.
+        """
+        try:
+            found = cls.model_validate(reply)
+        except ValidationError:
+            raise UnusableError("an answer without choices") from None
+        if len(found.choices) > 1:
+            raise UnusableError("more than one choice where one was asked for")
+        return found, found.choices[0]
+
+
+class ServedModel(Wire):
+    """One entry of a server's list of models; llama.cpp gives the context as `meta.n_ctx`, vLLM as `max_model_len`."""
+
+    id: Name
+    owned_by: Annotated[Name | None, OR_NONE] = None
+    max_model_len: Count = None
+    n_ctx: Count = Field(None, validation_alias=AliasPath("meta", "n_ctx"))
+
+
+class ServedModels(Wire):
+    """A server's list of models; entries without a name are passed over."""
+
+    data: tuple[Annotated[ServedModel | None, OR_NONE], ...] = ()
+
+
+class Tokenized(Wire):
+    """The reply of /tokenize."""
+
+    tokens: tuple[TokenId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +190,12 @@ class Position:
 
     Attributes:
         key: the token.
-        logprob: its natural log-probability.
-        top: those of the likeliest tokens here, as many as were told.
+        logprob: its natural log-probability; None for a prompt's first token.
+        top: those of the likeliest tokens here, as many as the server gives.
     """
 
     key: Key
-    logprob: float
+    logprob: float | None
     top: Mapping[Key, float]
 
 
@@ -40,9 +206,9 @@ class Answer:
     Attributes:
         name: the answer's own id; empty where there is none.
         text: the continuation.
-        ids: its tokens, where the server tells them.
+        ids: its tokens, where the server gives them.
         prompt_tokens: how many tokens of prompt the server says it read.
-        cached_tokens: how many of them it had read before, where it tells.
+        cached_tokens: how many of them it had read before, where it says so.
         prompt_ids: the tokens of the prompt, where the server echoes them.
         positions: log-probabilities per generated token, where the server gives any.
     """
@@ -56,137 +222,64 @@ class Answer:
     positions: tuple[Position, ...] | None
 
 
-def read_answer(body: Any) -> Answer:
-    """Read the answer to a completion or chat request.
+def read_answer(reply: Any) -> Answer:
+    """Read the reply to a completion or chat request.
 
     Raises:
         UnusableError: if it has not exactly one choice, or holds no text where text should be.
     """
-    choice = _only_choice(body)
-    message = choice.get("message")
-    text = message.get("content") if isinstance(message, dict) else choice.get("text")
-    if text is None and isinstance(message, dict):
-        text = ""  # a model that only reasoned, or refused, has said nothing that could be scored
-    if not isinstance(text, str):
-        raise UnusableError("an answer without text")
-    positions = _positions(choice.get("logprobs"))
-    ids = _ids(choice.get("token_ids"))
-    if ids is None and positions and all(isinstance(position.key, int) for position in positions):
-        ids = tuple(int(position.key) for position in positions)
-    usage = body.get("usage")
-    usage = usage if isinstance(usage, dict) else {}
-    details = usage.get("prompt_tokens_details")
-    echoed = _ids(choice.get("prompt_token_ids"))
+    found, choice = Completion.read(reply)
+    positions = choice.logprobs.positions() if choice.logprobs else None
+    ids = choice.token_ids
+    if ids is None and positions:
+        keys = tuple(position.key for position in positions if isinstance(position.key, int))
+        ids = keys if len(keys) == len(positions) else None
     return Answer(
-        name=str(body.get("id") or ""),
-        text=text,
+        name=str(found.id or ""),
+        text=choice.said(),
         ids=ids,
-        prompt_tokens=_count(usage.get("prompt_tokens")),
-        cached_tokens=_count(details.get("cached_tokens")) if isinstance(details, dict) else None,
-        prompt_ids=_ids(body.get("prompt_token_ids")) if echoed is None else echoed,
+        prompt_tokens=found.prompt_tokens,
+        cached_tokens=found.cached_tokens,
+        prompt_ids=found.prompt_token_ids if choice.prompt_token_ids is None else choice.prompt_token_ids,
         positions=positions,
     )
 
 
-def forced_positions(body: Any, count: int) -> list[Position]:
-    """Log-probabilities at the prompt's own tokens, each after those before it.
+def prompt_positions(reply: Any, count: int) -> list[Position]:
+    """Log-probabilities at each token of the prompt, given those before it, then at the generated tokens.
 
-    Servers tell them as `prompt_logprobs` or, with `echo`, among those of the answer.
+    Servers give them as `prompt_logprobs` or, with `echo`, among those of the answer.
 
     Raises:
-        UnusableError: if there are not `count` of them.
+        UnusableError: if there are fewer than `count` of them.
     """
-    choice = _only_choice(body)
-    told = choice.get("prompt_logprobs") or body.get("prompt_logprobs")
-    if isinstance(told, list):
-        positions = [Position("", math.nan, _ranked(entry)) for entry in told]
-    else:
-        positions = list(_positions(choice.get("logprobs"), echo=True) or ())[:count]
-    if len(positions) != count:
+    found, choice = Completion.read(reply)
+    ranked = choice.prompt_logprobs or found.prompt_logprobs
+    given = choice.logprobs.positions(echo=ranked is None) if choice.logprobs else None
+    positions = list(given or ())
+    if ranked is not None:
+        tops: list[dict[Key, float]] = [
+            {token: one["logprob"] for token, one in (entry or {}).items()} for entry in ranked
+        ]
+        positions = [Position("", None, top) for top in tops] + positions if len(tops) == count else []
+    if len(positions) < count:
         raise UnusableError("log-probabilities of the prompt missing")
     return positions
 
 
-class Lookup:
-    """Finds a token's log-probability under whichever name the server gives it.
+def read_tokens(reply: Any) -> tuple[int, ...]:
+    """The ids that /tokenize gives.
 
-    A text is a token's name only if it is encoded to that token and nothing else; without a tokenizer
-    only ids are names.
-
-    Args:
-        tokenizer: of the served model.
+    Raises:
+        UnusableError: if it gives none.
     """
-
-    def __init__(self, tokenizer: Tokenizer | None) -> None:
-        self._tokenizer = tokenizer
-        self._names: dict[int, str | None] = {}
-
-    def find(self, position: Position, token: int) -> float | None:
-        """The token's log-probability, if the answer holds it."""
-        told = position.top.get(token)
-        if told is None and position.key == token:
-            told = position.logprob
-        name = self._name(token)
-        if told is None and name is not None:
-            told = position.top.get(name)
-            if told is None and position.key == name:
-                told = position.logprob
-        return told if told is not None and math.isfinite(told) else None
-
-    def find_all(self, position: Position, tokens: Iterable[int]) -> tuple[float, ...] | None:
-        """Those of all tokens, or nothing."""
-        found = [self.find(position, token) for token in tokens]
-        whole = tuple(logprob for logprob in found if logprob is not None)
-        return whole if found and len(whole) == len(found) else None
-
-    def _name(self, token: int) -> str | None:
-        if self._tokenizer is None:
-            return None
-        if token not in self._names:
-            text = self._tokenizer.decode([token])
-            self._names[token] = text if text and self._tokenizer.encode(text) == [token] else None
-        return self._names[token]
-
-
-def _only_choice(body: Any) -> dict[str, Any]:
-    choices = body.get("choices") if isinstance(body, dict) else None
-    if not isinstance(choices, list) or not choices or not all(isinstance(c, dict) for c in choices):
-        raise UnusableError("an answer without choices")
-    if len(choices) > 1:
-        raise UnusableError("more than one choice where one was asked for")
-    only: dict[str, Any] = choices[0]
-    return only
-
-
-def _positions(told: Any, *, echo: bool = False) -> tuple[Position, ...] | None:
-    """Log-probabilities in either shape; with `echo` a missing one at the first token is NaN."""
-    if not isinstance(told, dict):
-        return None
     try:
-        if isinstance(told.get("content"), list):
-            return tuple(
-                Position(
-                    _record_key(record),
-                    _number(record["logprob"]),
-                    _records(record.get("top_logprobs") or []),
-                )
-                for record in told["content"]
-            )
-        logprobs, tokens = told["token_logprobs"], told["tokens"]
-        tops = told.get("top_logprobs") or [{}] * len(tokens)
-        return tuple(
-            Position(
-                _text_key(token),
-                math.nan if echo and index == 0 and logprob is None else _number(logprob),
-                {_text_key(name): _number(value) for name, value in (top or {}).items()},
-            )
-            for index, (token, logprob, top) in enumerate(zip(tokens, logprobs, tops, strict=True))
-        )
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
+        return Tokenized.model_validate(reply).tokens
+    except ValidationError:
+        raise UnusableError("/tokenize gives no tokens") from None
 
 
-def _records(records: list[Any]) -> dict[Key, float]:
+def _records(records: list[TokenRecord]) -> dict[Key, float]:
     """The likeliest tokens by name, without names that stand for more than one of them."""
     found: dict[Key, float] = {}
     twice = set()
@@ -194,50 +287,23 @@ def _records(records: list[Any]) -> dict[Key, float]:
         key = _record_key(record)
         if key in found:
             twice.add(key)
-        found[key] = _number(record["logprob"])
+        found[key] = record["logprob"]
     return {key: logprob for key, logprob in found.items() if key not in twice}
 
 
-def _record_key(record: Any) -> Key:
-    if isinstance(record.get("id"), int):
-        return int(record["id"])
+def _record_key(record: TokenRecord) -> Key:
+    number, spelt = record.get("id"), record.get("bytes")
+    if number is not None:
+        return number
     key = _text_key(record["token"])
-    if isinstance(key, str) and isinstance(record.get("bytes"), list):
+    if isinstance(key, str) and spelt is not None:
         try:
-            return bytes(record["bytes"]).decode()
+            return bytes(spelt).decode()
         except UnicodeDecodeError:
             return key
     return key
 
 
-def _text_key(token: Any) -> Key:
-    if not isinstance(token, str):
-        raise TypeError("a token is named by text")
+def _text_key(token: str) -> Key:
     number = token.removeprefix("token_id:")
-    return int(number) if number != token and number.isdecimal() else token
-
-
-def _ranked(entry: Any) -> dict[Key, float]:
-    """One position of vLLM's prompt_logprobs: id → record; empty at the first token."""
-    if not isinstance(entry, dict):
-        return {}
-    try:
-        return {int(token): _number(record["logprob"]) for token, record in entry.items()}
-    except (KeyError, TypeError, ValueError):
-        return {}
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value > 0.01:
-        raise ValueError("no log-probability")
-    return float(value)
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-def _ids(value: Any) -> tuple[int, ...] | None:
-    if isinstance(value, list) and all(isinstance(index, int) for index in value):
-        return tuple(value)
-    return None
+    return int(number) if number != token and number.isdecimal() and len(number) <= 10 else token
