@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasescope import UsageError, WindowGrid
+from phasescope.grid import common_stride
 
 grids = st.integers(1, 12).flatmap(
     lambda width: st.builds(WindowGrid, st.just(width), st.integers(1, 12), st.integers(0, width - 1))
@@ -50,8 +51,9 @@ def test_phases_of_an_array_are_those_of_its_elements() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0, 4), "at least 1 token"),
-        ((4, 0), "at least 1 token"),
+        ((0, 4), "1 to 1,048,576 tokens"),
+        ((4, 0), "1 to 1,048,576 tokens"),
+        ((4, 10**9), "1 to 1,048,576 tokens"),
         ((8, 4, 8), "below the width"),
         ((8, 4, -1), "below the width"),
         ((8.0, 4), "whole number"),
@@ -83,3 +85,22 @@ def test_a_grid_written_otherwise_is_refused_with_an_example(text: str) -> None:
     """One line."""
     with pytest.raises(UsageError, match="write W8/S4, or W8/S4\\+4"):
         WindowGrid.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("strides", "residues", "together"),
+    [
+        ([], 24, None),
+        ([1], 24, None),
+        ([4], 24, 4),
+        ([4, 1], 24, 4),
+        ([4, 128], 24, 4),
+        ([4, 128], 128, 128),
+        ([6, 4], 24, 12),
+        ([6, 4], 8, 4),
+        ([128], 24, 128),
+    ],
+)
+def test_grids_repeat_together_after_their_least_common_multiple(strides, residues, together):
+    """As long as the layouts visit all its phases; stride 1 folds nothing."""
+    assert common_stride(strides, residues) == together

@@ -1,5 +1,14 @@
 """Errors that a user can act on: what was given, what is allowed, what to do."""
 
+import re
+
+_SECRET = re.compile(r"[^\s/'\"@]+:[^\s/'\"@]+@(?=[\w\[.])")
+
+
+def hide_passwords(text: str) -> str:
+    """The text without a user and password that stand in an address."""
+    return _SECRET.sub("(hidden)@", text)
+
 
 class PhasescopeError(Exception):
     """The base of every error that phasescope raises on purpose; its text is one line for a person."""

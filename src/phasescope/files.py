@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from .errors import BrokenRecordError, UsageError
-from .records import Dropped, Observation
+from .records import Dropped, Observation, Record, bounded, first_problem
+
+Kind = TypeVar("Kind", bound=Record)
+
+LARGEST_JSON = 2**28
+"""Bytes of the largest JSON file that is read whole."""
 
 LOCK = ".lock"
 """A file without content in the folder; the lock is the operating system's, so that a killed process holds none."""
+
+
+OBSERVATIONS = "observations.jsonl"
+
+
+def find_log(folder: Path) -> Path:
+    """Where the observations of a run folder are, or will be."""
+    return folder / OBSERVATIONS
 
 
 @contextmanager
@@ -131,11 +146,62 @@ def dump_json(value: Any) -> str:
     return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file; a missing or broken one is one clear line."""
+def read_bytes(path: Path, most: int = LARGEST_JSON) -> bytes:
+    """The content of a file, without the byte-order mark that some editors put in front of text.
+
+    Raises:
+        UsageError: if it cannot be read, or is no regular file.
+        BrokenRecordError: if it is larger than `most` bytes.
+    """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        if not path.is_file():  # a pipe or a device might never end
+            raise UsageError(f"cannot read {path}: {'no such file' if not path.exists() else 'not a file'}")
+        with path.open("rb") as file:
+            content = file.read(most + 1)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise BrokenRecordError(f"{path} is not JSON: {error}") from None
+    if len(content) > most:
+        raise BrokenRecordError(f"{path} has more than {most:,} bytes, which no such file needs")
+    return content.removeprefix(b"\xef\xbb\xbf")
+
+
+def parse_json(content: bytes | str, where: str) -> Any:
+    """A JSON value: strict JSON in UTF-8, at most some 200 deep, without lone surrogates and endless numbers.
+
+    Args:
+        content: of a file, a line of one, or an answer.
+        where: what to call it in a message.
+
+    Raises:
+        BrokenRecordError: in one line.
+    """
+    try:
+        value = from_json(content, allow_inf_nan=False)
+        return bounded(value, sys.float_info.max)
+    except ValueError as error:
+        raise BrokenRecordError(f"{where} is not JSON: {' '.join(str(error).split())[:300]}") from None
+
+
+def read_json(path: Path, most: int = LARGEST_JSON) -> Any:
+    """Read a JSON file of no fixed form; where its form is known, `read_record` checks it too.
+
+    Raises:
+        UsageError: if it cannot be read.
+        BrokenRecordError: if it is not JSON, or has more than `most` bytes.
+    """
+    return parse_json(read_bytes(path, most), str(path))
+
+
+def read_record(path: Path, kind: type[Kind], most: int = LARGEST_JSON) -> Kind:
+    """Read a JSON file that holds one record.
+
+    Raises:
+        UsageError: if it cannot be read.
+        BrokenRecordError: if it does not hold such a record; the line names the field, its value, and what is allowed.
+    """
+    try:
+        return kind.model_validate_json(read_bytes(path, most))
+    except ValidationError as error:
+        raise BrokenRecordError(
+            f"{path} is damaged: {first_problem(error, kind.__name__)}; restore it, or make it anew"
+        ) from None

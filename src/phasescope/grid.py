@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self, overload
+from typing import ClassVar, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,10 @@ from .errors import UsageError
 
 NEVER = 2**31 - 1
 """`closes` of a window that does not exist, and the wait for it; caches keep it in 32 bits."""
+WIDEST = 2**20
+"""The largest width and stride of a grid, in tokens; larger ones would only fill the memory."""
+RESIDUES = 24
+"""How many residues the layouts of a protocol visit that does not say so itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +33,8 @@ class WindowGrid:
         closes(j) = j·stride − shift + width − 1        the index of the window's last token
 
     Args:
-        width: tokens per window, at least 1.
-        stride: tokens from one window's start to the next, at least 1.
+        width: tokens per window, 1 to `WIDEST`.
+        stride: tokens from one window's start to the next, 1 to `WIDEST`.
         shift: tokens by which the grid is moved back; below `width`, so that window 0 is never empty.
 
     Raises:
@@ -43,14 +49,17 @@ class WindowGrid:
     stride: int
     shift: int = 0
 
+    # In files a grid is an object of these three numbers; text or a fraction is not taken for one.
+    __pydantic_config__: ClassVar[dict[str, bool]] = {"strict": True}
+
     def __post_init__(self) -> None:
         for name in ("width", "stride", "shift"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int):
                 raise UsageError(f"grid {name} is {value!r}; give a whole number")
-        if self.width < 1 or self.stride < 1:
+        if not (1 <= self.width <= WIDEST and 1 <= self.stride <= WIDEST):
             raise UsageError(
-                f"grid of width {self.width} and stride {self.stride}: both must be at least 1 token"
+                f"grid of width {self.width} and stride {self.stride}: both must be 1 to {WIDEST:,} tokens"
             )
         if not 0 <= self.shift < self.width:
             raise UsageError(
@@ -106,3 +115,23 @@ class WindowGrid:
 
     def __str__(self) -> str:
         return f"W{self.width}/S{self.stride}" + (f"+{self.shift}" if self.shift else "")
+
+
+def common_stride(strides: Iterable[int], residues: int = RESIDUES) -> int | None:
+    """The stride by which the results of a model with one or several grids are folded.
+
+    The least common multiple of the strides above 1, as long as the layouts of the protocol visit all its phases;
+    else the smallest of them, whose windows are the most: DeepSeek-V4's 4 and 128 are folded by 4.
+
+    Args:
+        strides: of the model's grids, in any order; a stride of 1 folds nothing.
+        residues: how many residues the layouts of the protocol visit.
+
+    Returns:
+        the stride, or None where nothing is folded.
+    """
+    folding = [stride for stride in strides if stride > 1]
+    if not folding:
+        return None
+    together = math.lcm(*folding)
+    return together if together <= residues else min(folding)

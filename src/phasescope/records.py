@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from .errors import UsageError
 
 SCHEMA: Literal[1] = 1
+TOKENS = 2**31
+"""Positions and token ids are below it: no model reads prompts so long, and arrays hold them in 32 bits."""
+Name = Annotated[str, Field(max_length=10_000)]
+"""A name, a digest, a reason: text that is shown or compared."""
+Index = Annotated[int, Field(ge=0, lt=TOKENS)]
+"""A position in a prompt, a token id, or the number of a layout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +119,55 @@ class Record(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
-            problem = error.errors()[0]
-            if not problem["loc"]:  # fields that do not go together; the input would be all of them
-                raise UsageError(f"{cls.__name__}: {problem['msg'].removeprefix('Value error, ')}") from None
-            where = ".".join(map(str, problem["loc"]))
-            raise UsageError(f"{where} is {problem['input']!r}: {problem['msg']}") from None
+            raise UsageError(first_problem(error, cls.__name__)) from None
+
+    @classmethod
+    def checked_json(cls, content: str | bytes) -> Self:
+        """The same from JSON, whose lists and objects become tuples and records.
+
+        Raises:
+            UsageError: as in `checked`.
+        """
+        try:
+            return cls.model_validate_json(content)
+        except ValidationError as error:
+            raise UsageError(first_problem(error, cls.__name__)) from None
+
+
+def first_problem(error: ValidationError, whole: str) -> str:
+    """The first thing that is wrong with a record, in one line: the field, its value, and what is allowed.
+
+    Args:
+        error: of pydantic.
+        whole: what to call the record where its fields do not go together, or it cannot be read at all.
+    """
+    problem = error.errors(include_url=False, include_context=False)[0]
+    message = " ".join(problem["msg"].removeprefix("Value error, ").split())[:1000]
+    if not problem["loc"]:  # the input would be the whole record
+        return f"{whole}: {message}"
+    where = ".".join(map(str, problem["loc"]))[:200]
+    if problem["type"] == "missing":
+        return f"{where} is missing"
+    given = repr(problem["input"])
+    return f"{where} is {given if len(given) <= 200 else given[:200] + '…'}: {message}"
+
+
+def bounded(value: JsonValue, most: float) -> JsonValue:
+    """The value, if each number in it is at most so large; JSON itself allows any number of digits.
+
+    Raises:
+        ValueError: for a larger one.
+    """
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+        elif isinstance(part, int | float) and not -most <= part <= most:
+            raise ValueError(f"a number beyond ±{most:.3g} ({str(part)[:20]} …)")
+    return value
 
 
 class Observation(Record):
@@ -140,15 +190,15 @@ class Observation(Record):
     """
 
     v: Literal[1] = SCHEMA
-    condition: str = Field(validation_alias=AliasChoices("condition", "arm"))
-    trial: str
-    cluster: str
-    block: str
-    layout: int = Field(ge=0)
-    source_position: int = Field(ge=0)
-    query_position: int = Field(ge=0)
-    prompt_tokens: int = Field(ge=1)
-    answer: int | None = None
+    condition: Name = Field(validation_alias=AliasChoices("condition", "arm"))
+    trial: Name
+    cluster: Name
+    block: Name
+    layout: Index
+    source_position: Index
+    query_position: Index
+    prompt_tokens: int = Field(ge=1, lt=TOKENS)
+    answer: Index | None = None
     text: str | None = None
     score: float = Field(ge=0, le=1)
     candidate_score: float | None = Field(default=None, ge=0, le=1)
@@ -173,12 +223,12 @@ class Dropped(Record):
     """
 
     v: Literal[1] = SCHEMA
-    condition: str = Field(validation_alias=AliasChoices("condition", "arm"))
-    trial: str
-    cluster: str
-    block: str
-    layout: int = Field(ge=0)
-    dropped: str
+    condition: Name = Field(validation_alias=AliasChoices("condition", "arm"))
+    trial: Name
+    cluster: Name
+    block: Name
+    layout: Index
+    dropped: Name
 
 
 class Finding(Record):

@@ -9,6 +9,7 @@ import pytest
 
 from phasescope.records import Finding, Observation
 from phasescope.statistics.conditions import Condition
+from tests.descriptions import described
 
 STEEP = [0.33, 0.70, 0.40, 0.93, 0.91, 0.62, 0.67, 0.04]
 EVEN = [0.97, 0.96, 0.97, 0.97, 0.96, 0.97, 0.97, 0.96]
@@ -142,7 +143,6 @@ def make_condition() -> Callable[..., Condition]:
             for layout in range(24)
             for question in range(3)
         ]
-        backend = {"backend": "planted", "model": name, "grids": [] if control else [{"stride": 8}]}
-        return Condition(name, run, control, None if control else 8, 8, "prefix", "source", backend, seen)
+        return Condition(name, run, described(name, [] if control else [8]), 8, seen)
 
     return make

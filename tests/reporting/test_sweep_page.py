@@ -15,6 +15,7 @@ from phasescope.reporting.sweep_page import (
 )
 from phasescope.statistics import correct
 from phasescope.statistics.conditions import Condition
+from tests.descriptions import described
 from tests.statistics.test_sweep import plant, square
 
 ASKED = {
@@ -26,17 +27,9 @@ ASKED = {
 
 def findings(observations, *, control=False, stride=None, asked=ASKED, name="m"):
     """One condition's findings as a report has them."""
+    strides = [stride] if stride else [] if control else None
     condition = Condition(
-        name=name,
-        run="r",
-        control=control,
-        stride=stride,
-        fold=stride or 24,
-        protocol="sweep",
-        coordinate="source",
-        backend={"backend": "transformers"},
-        observations=observations,
-        asked=asked,
+        name, "r", described(name, strides, name="sweep", **asked), stride or 24, observations
     )
     found = sweep_findings(condition, 0, 499)
     marked = [
@@ -146,8 +139,8 @@ def test_the_command_that_leads_to_the_run_is_given_back():
         "mark": "<pad>",
         "chat": True,
     }
-    protocol = {"settings": settings, "prompts": [{"name": "a.txt", "expected": "8", "rival": ["32"]}]}
-    conditions = [{"protocol": protocol, "backend": {"model": "x", "grids": []}}]
+    prompts = [{"name": "a.txt", "expected": "8", "rival": ["32"]}]
+    conditions = [described("x", settings=settings, prompts=prompts)]
     assert sweep_command(conditions, "runs/a") == (
         "phasescope sweep a.txt --control x --lengths 24,25 --place mark --family line --family 'text:a b' "
         "--expected 8 --rival 32 --mark '<pad>' --chat --out runs/a"

@@ -80,7 +80,7 @@ def test_the_description_names_seed_versions_protocols_and_backends(tmp_path: Pa
     run(conditions(), tmp_path, seed=3)
     text = (tmp_path / "run.json").read_text()
     described = json.loads(text)
-    assert (described["schema"], described["seed"]) == (1, 3)
+    assert (described["schema"], described["seed"]) == (2, 3)
     assert described["versions"].keys() == {"phasescope", "python", "numpy", "torch", "transformers"}
     assert described["versions"]["numpy"] == np.__version__
     assert [condition["name"] for condition in described["conditions"]] == ["model", "control", "gaps"]

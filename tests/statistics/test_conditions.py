@@ -12,7 +12,7 @@ from phasescope.errors import UsageError
 from phasescope.grid import WindowGrid
 from phasescope.protocols import Needle, PrefixPadding, QueryPadding
 from phasescope.running.runner import Condition, run
-from phasescope.statistics.conditions import common_stride, read_conditions
+from phasescope.statistics.conditions import read_conditions
 
 
 @pytest.fixture(scope="module")
@@ -70,17 +70,6 @@ def test_without_folders_there_is_one_clear_line():
     """Nothing given is a mistake of the user's."""
     with pytest.raises(UsageError, match="no run folder given"):
         read_conditions([])
-
-
-@pytest.mark.parametrize(
-    ("strides", "together"), [(None, None), ([], None), ([1], None), ([4], 4), ([4, 128], 4), ([4, 6], 12)]
-)
-def test_grids_repeat_together_after_their_least_common_multiple(strides, together):
-    """No grid and stride 1 have no period; 4 and 6 have 12; of 4 and 128 the layouts only visit 4."""
-    grids = (
-        None if strides is None else [{"stride": stride, "width": stride, "shift": 0} for stride in strides]
-    )
-    assert common_stride(grids) == together
 
 
 def test_an_condition_without_a_stride_is_folded_by_what_its_layouts_visit(tmp_path):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..errors import UsageError
 from ..records import Finding
-from ..runs import read_run
 from ..statistics import analyse
+from ..statistics.conditions import Condition, read_conditions
 from .verdict import Effect
 
 SIGNIFICANT = 0.05
-FOLD = 24  # of a model without a grid
 
 
 def read_effect(
@@ -38,41 +35,38 @@ def read_effect(
         UsageError: if the run has no such condition, several that fit, or measured other weights.
         BrokenRecordError: if a file of the run is damaged.
     """
-    run = read_run(folder)
-    conditions = {described["name"]: described for described in run.description["conditions"]}
+    conditions, _ = read_conditions([folder])
     chosen = _chosen(folder, conditions, condition, digest)
-    observations, described = run.observations[chosen], conditions[chosen]
-    if not observations:
-        raise UsageError(f"{folder} has no observation of condition {chosen!r}; finish the run first")
-    strides = [int(grid["stride"]) for grid in described["backend"].get("grids") or ()]
-    together = math.lcm(*strides) if strides else 1
-    stride = together if together > 1 else None
-    coordinate = described["protocol"]["moves"]
+    if not chosen.observations:
+        raise UsageError(f"{folder} has no observation of condition {chosen.name!r}; finish the run first")
     findings = analyse(
-        observations,
-        stride=stride,
-        fold=stride or FOLD,
-        coordinate=coordinate,
-        rng=np.random.default_rng([seed, *chosen.encode()]),
+        chosen.observations,
+        stride=chosen.stride,
+        fold=chosen.fold,
+        residues=chosen.residues,
+        coordinate=chosen.coordinate,
+        rng=np.random.default_rng([seed, *chosen.name.encode()]),
         draws=draws,
     )
-    return _judged(folder.resolve().name, chosen, coordinate, findings)
+    return _judged(chosen.run, chosen.name, chosen.coordinate, findings)
 
 
-def _chosen(folder: Path, conditions: dict[str, Any], condition: str | None, digest: str | None) -> str:
+def _chosen(
+    folder: Path, conditions: Sequence[Condition], condition: str | None, digest: str | None
+) -> Condition:
     if condition is not None:
-        if condition not in conditions:
-            raise UsageError(f"{folder} has no condition {condition!r}; it has {', '.join(conditions)}")
-        fitting = [condition]
+        fitting = [one for one in conditions if one.name == condition]
+        if not fitting:
+            names = ", ".join(one.name for one in conditions)
+            raise UsageError(f"{folder} has no condition {condition!r}; it has {names}")
     else:
-        fitting = [name for name, one in conditions.items() if digest in (None, one["backend"].get("digest"))]
-    there = conditions[fitting[0]]["backend"].get("digest") if fitting else None
+        fitting = [one for one in conditions if digest in (None, one.described.backend.digest)]
+    there = fitting[0].described.backend.digest if fitting else None
     if not fitting or (digest is not None and there is not None and there != digest):
         raise UsageError(f"{folder} measured other weights than are checked; measure this model first")
     if len(fitting) > 1:
-        raise UsageError(
-            f"{folder} has several conditions that fit: {', '.join(fitting)}; name one with --condition"
-        )
+        names = ", ".join(one.name for one in fitting)
+        raise UsageError(f"{folder} has several conditions that fit: {names}; name one with --condition")
     return fitting[0]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated
@@ -12,7 +11,7 @@ import typer
 from rich.console import Console
 
 from .. import __version__
-from ..errors import PhasescopeError
+from ..errors import PhasescopeError, hide_passwords
 from . import (
     audit,
     catalog,
@@ -38,7 +37,6 @@ app = typer.Typer(
 )
 
 
-SECRET = re.compile(r"[^\s/'\"@]+:[^\s/'\"@]+@(?=[\w\[.])")
 RESUMES = ("demo", "explain", "measure", "mitigate", "sweep", "train")
 INTERRUPTED = 130
 BUG = 70  # as sysexits names it; 1 would accuse an engine, in `check`
@@ -84,7 +82,7 @@ for name, command in COMMANDS.items():
 
 def _say(console: Console, text: str) -> None:
     """One line on the error stream, without a user and password that stand in an address."""
-    console.print(f"phasescope: {SECRET.sub('(hidden)@', text)}")
+    console.print(f"phasescope: {hide_passwords(text)}")
 
 
 def _out_of_memory(error: Exception) -> bool:

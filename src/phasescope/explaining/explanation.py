@@ -204,7 +204,7 @@ class Explanation:
             "draws": self.settings.draws,
             "reference_prompts": engine.bank.prompts,
             "verified": {name: float(f"{value:.3g}") for name, value in engine.verified.items()},
-            "class": self.measured.described["backend"]["class"],
+            "class": self.measured.described.backend.kind,
         }
 
     def _units(self) -> list[Unit]:
@@ -258,8 +258,8 @@ class Explanation:
             "schema": SCHEMA,
             "condition": self.condition,
             "blocks": len({trial.block for batch in self.batches for trial in batch}),
-            "digest": self.measured.described["backend"]["digest"],
-            "protocol": {k: v for k, v in self.measured.described["protocol"].items() if k != "plan"},
+            "digest": self.measured.described.backend.digest,
+            "protocol": {k: v for k, v in self.measured.described.protocol.facts().items() if k != "plan"},
             "run_seed": self.measured.seed,
             "conditions": self.conditions,
             "threads": torch.get_num_threads(),

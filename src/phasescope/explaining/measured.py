@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from ..backends.transformers.backend import TransformersBackend
-from ..catalog import PROTOCOLS
 from ..checkpoints import zoo
 from ..errors import UsageError
-from ..protocols import Batch, Protocol
+from ..protocols import Batch, Protocol, described_protocol
 from ..records import Observation, Trial
-from ..runs import Run, read_run
-from ..text.tokens import Tokenizer
+from ..runs import ConditionDescription, ModelInfo, Run, read_run
 
 DEFAULT_BLOCKS = 200
 REFERENCE_CONTEXTS = 8
@@ -44,7 +41,7 @@ class Measured:
 
     folder: Path
     condition: str
-    described: dict[str, Any]
+    described: ConditionDescription
     observed: Sequence[Observation]
     seed: int
     backend: TransformersBackend
@@ -67,20 +64,20 @@ class Measured:
             UsageError: if there is no such run or condition, or its model is not to be had.
         """
         run = read_run(folder)
-        name, described = _chosen(run, condition, folder)
+        described = _chosen(run, condition, folder)
+        name, info = described.name, described.backend
         observed = run.observations[name]
         if not observed:
             raise UsageError(f"condition {name} of {folder} has answered no trial; measure it first")
-        asked = described["backend"]
-        path = _checkpoint(asked, model, folder)
+        path = _checkpoint(info, model, folder)
         backend = TransformersBackend.load(
             path,
-            name=asked["model"],
-            dtype=asked["dtype"],
+            name=info.model,
+            dtype=info.dtype or "auto",
             device=device,
             trust_remote_code=trust_remote_code,
         )
-        if backend.describe()["digest"] != asked["digest"]:
+        if backend.describe()["digest"] != info.digest:
             raise UsageError(
                 f"{path} holds other weights than {folder} was measured with; give them with --model"
             )
@@ -89,15 +86,15 @@ class Measured:
             condition=name,
             described=described,
             observed=observed,
-            seed=int(run.description["seed"]),
+            seed=run.description.seed,
             backend=backend,
-            protocol=_protocol(described["protocol"], path),
+            protocol=described_protocol(described.protocol, path),
         )
 
     @property
     def stride(self) -> int | None:
-        """The modulus that the model's grids have together; None without a grid that folds anything."""
-        return _stride(self.described["backend"]["grids"])
+        """The stride by which the run's results are folded; None without a grid that folds anything."""
+        return self.described.stride
 
     def contexts(self, blocks: int | None) -> list[Batch]:
         """The run's own contexts, from its first on, until there are enough blocks.
@@ -132,10 +129,8 @@ class Measured:
             seed: of these contexts.
             batch_size: prompts in a context, about.
         """
-        protocol = self.protocol
-        if any(field.name == "contexts" for field in fields(protocol)):
-            few = max(REFERENCE_CONTEXTS, -(-REFERENCE_PROMPTS // max(1, batch_size)))
-            protocol = replace(protocol, **{"contexts": few})
+        few = max(REFERENCE_CONTEXTS, -(-REFERENCE_PROMPTS // max(1, batch_size)))
+        protocol = self.protocol.with_contexts(few)
         prompts = contexts = 0
         for batch in self._drawn(protocol, [seed, self.seed, *b"reference"]):
             if contexts >= REFERENCE_CONTEXTS and prompts >= REFERENCE_PROMPTS:
@@ -150,7 +145,7 @@ class Measured:
     def tokens_per_second(self) -> float | None:
         """How fast the run was measured."""
         try:
-            lines = (self.folder / "timings.jsonl").read_text(encoding="utf-8").splitlines()
+            lines = (self.folder / "timings.jsonl").read_text(encoding="utf-8").split("\n")[:-1]
             timings = [
                 timing for line in lines if (timing := json.loads(line))["condition"] == self.condition
             ]
@@ -160,33 +155,29 @@ class Measured:
             return None
 
 
-def _chosen(run: Run, condition: str | None, folder: Path) -> tuple[str, dict[str, Any]]:
+def _chosen(run: Run, condition: str | None, folder: Path) -> ConditionDescription:
     """The condition to be explained: the named one, or the only one that can be meant."""
-    conditions = {described["name"]: described for described in run.description["conditions"]}
-    local = [name for name, one in conditions.items() if one["backend"]["backend"] == "transformers"]
+    conditions = {described.name: described for described in run.description.conditions}
+    local = [one for one in conditions.values() if one.backend.backend == "transformers"]
     if condition is not None:
         if condition not in conditions:
             raise UsageError(
                 f"--condition {condition}: {folder} has no such condition; it has {', '.join(conditions)}"
             )
-        if condition not in local:
+        if conditions[condition] not in local:
             raise UsageError(
-                f"--condition {condition} was answered by {conditions[condition]['backend']['backend']}; "
-                "only models of transformers, that run "
-                "on this machine, can be taken apart"
+                f"--condition {condition} was answered by {conditions[condition].backend.backend}; only models of "
+                "transformers, that run on this machine, can be taken apart"
             )
-        return condition, conditions[condition]
-    folded = [name for name in local if _stride(conditions[name]["backend"]["grids"])] or local
+        return conditions[condition]
+    folded = [one for one in local if one.stride] or local
     if len(folded) != 1:
+        names = ", ".join(one.name for one in folded)
         raise UsageError(
             f"{folder} has {len(folded)} conditions that could be explained"
-            + (
-                f": {', '.join(folded)}; name one with --condition"
-                if folded
-                else "; measure a model of transformers"
-            )
+            + (f": {names}; name one with --condition" if folded else "; measure a model of transformers")
         )
-    return folded[0], conditions[folded[0]]
+    return folded[0]
 
 
 def _first_token(trial: Trial) -> Trial:
@@ -194,13 +185,7 @@ def _first_token(trial: Trial) -> Trial:
     return trial if len(trial.answer_ids) == 1 else replace(trial, answer_ids=trial.answer_ids[:1])
 
 
-def _stride(grids: Sequence[dict[str, Any]] | None) -> int | None:
-    """The modulus that the grids have together; None without a grid that folds anything."""
-    together_ = math.lcm(*(int(grid["stride"]) for grid in grids or ()))
-    return together_ if together_ > 1 else None
-
-
-def _checkpoint(backend: dict[str, Any], model: str | None, folder: Path) -> Path:
+def _checkpoint(backend: ModelInfo, model: str | None, folder: Path) -> Path:
     """Where the condition's model lies: as given, as the run says, or in the zoo by its name."""
     if model is not None:
         if model in zoo.names():
@@ -208,32 +193,12 @@ def _checkpoint(backend: dict[str, Any], model: str | None, folder: Path) -> Pat
         if Path(model).is_dir():
             return Path(model)
         raise UsageError(f"--model {model}: neither a folder nor one of the zoo: {', '.join(zoo.names())}")
-    told = backend.get("path")
+    told = backend.path
     if told and Path(told).is_dir():
         return Path(told)
-    if backend["model"] in zoo.names():
-        return zoo.folder(backend["model"])
+    if backend.model in zoo.names():
+        return zoo.folder(backend.model)
     raise UsageError(
-        f"{folder} was measured with {backend['model']}, which is not at {told or 'a place that run.json tells'}; "
+        f"{folder} was measured with {backend.model}, which is not at {told or 'a place that run.json tells'}; "
         "say where it is with --model"
     )
-
-
-def _protocol(described: dict[str, Any], checkpoint: Path) -> Protocol:
-    """The run's protocol with its settings; a tokenizer is read from the checkpoint."""
-    settings: dict[str, Any] = {}
-    for name, value in described["settings"].items():
-        if isinstance(value, dict) and set(value) == {"name", "digest"}:
-            tokenizer = Tokenizer.load(checkpoint)
-            if tokenizer.digest != value["digest"]:
-                raise UsageError(
-                    f"{checkpoint} has another tokenizer than the run's protocol was measured with"
-                )
-            settings[name] = tokenizer
-        else:
-            settings[name] = tuple(value) if isinstance(value, list) else value
-    try:
-        protocol: Protocol = PROTOCOLS.load(described["name"])(**settings)
-    except TypeError as error:
-        raise UsageError(f"protocol {described['name']} cannot be made from run.json: {error}") from None
-    return protocol

@@ -13,7 +13,8 @@ from ..checkpoints.memory import UNKNOWN, Memory, folder_memory
 from ..errors import UsageError
 from ..running import Introduction
 from ..running.engine import Dispatcher
-from ..running.runner import Condition, planned
+from ..running.runner import Condition, describe, planned
+from ..runs import folds
 from ..statistics.fold import identified_fold
 from ..statistics.phase_effect import detectable, power_at
 from ..statistics.power import Guess, planned_noise
@@ -167,6 +168,7 @@ def plan_run(
         known.append(desk.introduce(number, condition.protocol.synthetic))
         loading += time.perf_counter() - started
     counted = _count(conditions, seed, known, report)
+    folding = folds([describe(one, found) for one, found in zip(conditions, known, strict=True)])
     plans = []
     for number, (condition, counts) in enumerate(zip(conditions, counted, strict=True)):
         started = time.perf_counter()
@@ -175,7 +177,6 @@ def plan_run(
         report(f"calibrating {condition.name}")
         pace = calibrate(backend, condition.protocol, counts.first, budget) if budget else None
         share = bool(getattr(backend, "share_prefix", False))
-        fold = _fold(known, number, counts)
         plans.append(
             _condition_plan(
                 condition,
@@ -183,7 +184,7 @@ def plan_run(
                 known[number].description,
                 pace,
                 share,
-                fold,
+                folding[number],
                 guess,
                 effect,
                 prices,
@@ -211,16 +212,6 @@ def _count(
             report(f"counting {condition.name}")
             counted.append(count(batch for _, batch in planned([condition], seed, [vocabulary])))
     return counted
-
-
-def _fold(known: Sequence[Introduction], number: int, counts: Counts) -> int:
-    """The condition's own largest stride, else the largest of the others, else one phase per layout."""
-
-    def strides(introduction: Introduction) -> list[int]:
-        return [grid["stride"] for grid in introduction.description["grids"] or () if grid["stride"] > 1]
-
-    own = strides(known[number]) or [stride for other in known for stride in strides(other)]
-    return max(own, default=max(counts.layouts, 2))
 
 
 def _condition_plan(

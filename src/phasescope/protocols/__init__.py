@@ -4,6 +4,7 @@ from ..text.prompts import Prompt as Prompt
 from .base import Batch as Batch
 from .base import Plan as Plan
 from .base import Protocol as Protocol
+from .base import described_protocol as described_protocol
 from .kv_retrieval import InSequencePadding as InSequencePadding
 from .kv_retrieval import PrefixPadding as PrefixPadding
 from .kv_retrieval import QueryPadding as QueryPadding

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Literal
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
-from ..records import Observation, Record, Reply, Trial
+from ..catalog import PROTOCOLS
+from ..errors import UsageError
+from ..records import Observation, Record, Reply, Trial, first_problem
+from ..runs import ProtocolDescription
 from ..text.synthetic import RetrievalVocabulary
 from ..text.tokens import Tokenizer
 
@@ -48,6 +53,9 @@ class Protocol(ABC):
     synthetic: ClassVar[bool] = True
     moves: ClassVar[Literal["source", "query"]]
 
+    # Settings read from a file are checked against the fields' types; see `described_protocol`.
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
     @abstractmethod
     def batch_sizes(self) -> list[int]:
         """Trials per batch, in order."""
@@ -84,6 +92,11 @@ class Protocol(ABC):
             logprob=reply.answer_logprob,
         )
 
+    def with_contexts(self, contexts: int) -> Self:
+        """The same with so many contexts, where the protocol draws a number of them; else itself."""
+        drawn = any(field.name == "contexts" for field in fields(self))
+        return replace(self, **{"contexts": contexts}) if drawn else self
+
     def settings(self) -> dict[str, Any]:
         """The settings as JSON values; a tokenizer by its name and digest."""
         return {field.name: _as_json(getattr(self, field.name)) for field in fields(self)}
@@ -96,6 +109,39 @@ class Protocol(ABC):
             "settings": self.settings(),
             "plan": asdict(self.plan()),
         }
+
+
+def described_protocol(described: ProtocolDescription, checkpoint: Path) -> Protocol:
+    """The protocol of a run's condition, made again from what run.json says of it.
+
+    Args:
+        described: what run.json says.
+        checkpoint: folder of the model that answered it, whose tokenizer a protocol of real text reads.
+
+    Raises:
+        UsageError: if it cannot be made from its settings, or the tokenizer is another one than the run's.
+    """
+    kind = PROTOCOLS.load(described.name)
+    settings: dict[str, Any] = dict(described.settings)
+    for name, value in settings.items():
+        if isinstance(value, dict) and set(value) == {"name", "digest"}:
+            settings[name] = _tokenizer(checkpoint, value["digest"])
+    try:
+        protocol: Protocol = TypeAdapter(kind).validate_python(settings)
+    except ValidationError as error:
+        what = first_problem(error, "its settings")
+    except (TypeError, NameError) as error:  # its annotations cannot be resolved, or its own check failed
+        what = str(error)
+    else:
+        return protocol
+    raise UsageError(f"protocol {described.name} cannot be made again from run.json: {what}")
+
+
+def _tokenizer(checkpoint: Path, digest: JsonValue) -> Tokenizer:
+    tokenizer = Tokenizer.load(checkpoint)
+    if tokenizer.digest != digest:
+        raise UsageError(f"{checkpoint} has another tokenizer than the run's protocol was measured with")
+    return tokenizer
 
 
 def _as_json(value: Any) -> Any:

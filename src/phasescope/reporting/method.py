@@ -12,8 +12,8 @@ import numpy as np
 
 from ..catalog import PROTOCOLS
 from ..errors import UnknownNameError
-from ..grid import WindowGrid
 from ..records import Finding
+from ..runs import ModelInfo, RunDescription
 from ..statistics import position_balance
 from ..statistics.conditions import Condition
 from ..statistics.verdict import by_condition, find, plain
@@ -77,7 +77,7 @@ class Method:
 
 def describe(
     conditions: Sequence[Condition],
-    runs: dict[str, dict[str, Any]],
+    runs: dict[str, RunDescription],
     findings: Sequence[Finding],
     settings: Settings,
 ) -> Method:
@@ -85,7 +85,7 @@ def describe(
     grouped = by_condition(findings)
     return Method(
         settings=settings,
-        seeds={plain(label): run["seed"] for label, run in runs.items()},
+        seeds={plain(label): run.seed for label, run in runs.items()},
         unfinished=[*_unfinished(runs, conditions), *losses.warnings(conditions)],
         protocols=list(_protocols(runs)),
         columns=COLUMNS,
@@ -98,31 +98,30 @@ def describe(
     )
 
 
-def _unfinished(runs: dict[str, dict[str, Any]], conditions: Sequence[Condition]) -> Iterator[str]:
+def _unfinished(runs: dict[str, RunDescription], conditions: Sequence[Condition]) -> Iterator[str]:
     """A warning per condition that has been asked fewer trials than planned."""
-    planned = {
-        (label, condition["name"]): condition["protocol"]["plan"]["trials"]
-        for label, run in runs.items()
-        for condition in run["conditions"]
-    }
-    for (_, name), trials, condition in zip(planned, planned.values(), conditions, strict=True):
+    planned = [
+        (condition.name, condition.protocol.plan.trials)
+        for run in runs.values()
+        for condition in run.conditions
+    ]
+    for (name, trials), condition in zip(planned, conditions, strict=True):
         asked = len(condition.observations) + len(condition.dropped)
         if asked < trials:
             yield f"Not finished: {plain(name)} has answered {asked:,} of {trials:,} prompts."
 
 
-def _protocols(runs: dict[str, dict[str, Any]]) -> Iterator[str]:
+def _protocols(runs: dict[str, RunDescription]) -> Iterator[str]:
     """One paragraph per protocol with its settings, in the order of first use."""
     told = set()
     for run in runs.values():
-        for condition in run["conditions"]:
-            protocol = condition["protocol"]
+        for protocol in (condition.protocol for condition in run.conditions):
             settings = ", ".join(
-                f"{k} {value}" for k, value in protocol["settings"].items() if value is not None
+                f"{k} {value}" for k, value in protocol.settings.items() if value is not None
             )
             paragraph = (
-                f"Protocol {protocol['name']}, which moves the {protocol['moves']}. "
-                f"{_summary(protocol['name'])}Settings: {settings}."
+                f"Protocol {protocol.name}, which moves the {protocol.moves}. "
+                f"{_summary(protocol.name)}Settings: {settings}."
             )
             if paragraph not in told:
                 told.add(paragraph)
@@ -179,65 +178,64 @@ def _balance(condition: Condition) -> str:
     return f"{balance.mean_spread:.2f}, {balance.sd_spread:.2f}"
 
 
-def _commands(runs: dict[str, dict[str, Any]], settings: Settings) -> list[str]:
+def _commands(runs: dict[str, RunDescription], settings: Settings) -> list[str]:
     """One `measure` per run, then the `report`; folders are named as they are called, not where they lie."""
     folders = [f"runs/{label}" for label in runs]
     commands = [
-        _measure(run["conditions"], run["seed"], folder)
-        for run, folder in zip(runs.values(), folders, strict=True)
+        run.command or _measure(run, folder) for run, folder in zip(runs.values(), folders, strict=True)
     ]
     out = [] if len(runs) == 1 else ["--out", f"runs/{settings.folder.resolve().name}"]
     asked = [*folders, *out, "--seed", str(settings.seed), "--draws", str(settings.draws)]
     return [*commands, shlex.join(["phasescope", "report", *asked])]
 
 
-def _measure(conditions: Sequence[dict[str, Any]], seed: int, folder: str) -> str:
-    """The command line that measures these conditions, or that there is none."""
-    if conditions and conditions[0]["protocol"]["name"] == SWEEP:
+def _measure(run: RunDescription, folder: str) -> str:
+    """The command line that measures the conditions of a run that kept none, or that there is none."""
+    conditions = run.conditions
+    if conditions[0].protocol.name == SWEEP:
         return sweep_command(conditions, folder)
-    kinds = {condition["backend"]["backend"] for condition in conditions}
+    kinds = {condition.backend.backend for condition in conditions}
     if kinds not in ({"transformers"}, {"openai"}):
         return f"# {folder} was measured from Python: phasescope.running.runner.run with the conditions in its run.json"
-    backend, settings = conditions[0]["backend"], conditions[0]["protocol"]["settings"]
+    backend, settings = conditions[0].backend, conditions[0].protocol.settings
     server = kinds == {"openai"}
-    models = dict.fromkeys(condition["backend"]["model"] for condition in conditions)
+    models = dict.fromkeys(condition.backend.model for condition in conditions)
     words = ["phasescope", "measure", *models, "--out", folder]
     words += _server(backend) if server else []
-    for protocol in dict.fromkeys(condition["protocol"]["name"] for condition in conditions):
+    for protocol in dict.fromkeys(condition.protocol.name for condition in conditions):
         words += ["--protocol", protocol]
     for option in ("prompt_tokens", "pairs", "contexts", "questions", "residues", "groups", "value_words"):
         if settings.get(option) is not None:
             words += [f"--{option.replace('_', '-')}", str(settings[option])]
     words += ["--chat"] if settings.get("chat") else []
-    words += ["--seed", str(seed)]
-    words += [] if server else ["--device", backend["device"], "--threads", str(backend["threads"])]
+    words += ["--seed", str(run.seed)]
+    words += [] if server else ["--device", str(backend.device), "--threads", str(backend.threads)]
     return shlex.join(words)
 
 
-def _server(backend: dict[str, Any]) -> list[str]:
+def _server(backend: ModelInfo) -> list[str]:
     """The options of a server, whose address no run knows."""
     words = ["--backend", "openai", "--base-url", "URL"]
-    words += ["--tokenizer", backend["tokenizer"]["name"]] if backend.get("tokenizer") else []
-    words += ["--prefix-cache"] if backend.get("prefix_cache") == "kept warm" else []
-    words += ["--unverified"] if "nothing" in backend.get("asked", {}).values() else []
-    words += [] if backend.get("top_logprobs") is None else ["--top-logprobs", str(backend["top_logprobs"])]
-    grids = backend.get("grids")
-    written = [] if grids is None else [str(WindowGrid(**grid)) for grid in grids] or ["none"]
+    words += ["--tokenizer", backend.tokenizer.name] if backend.tokenizer else []
+    words += ["--prefix-cache"] if backend.prefix_cache == "kept warm" else []
+    words += ["--unverified"] if "nothing" in backend.asked.values() else []
+    words += [] if backend.top_logprobs is None else ["--top-logprobs", str(backend.top_logprobs)]
+    written = [] if backend.grids is None else [str(grid) for grid in backend.grids] or ["none"]
     for grid in written:
         words += ["--grid", grid]
     return words
 
 
-def _versions(runs: dict[str, dict[str, Any]], conditions: Sequence[Condition]) -> list[tuple[str, str]]:
+def _versions(runs: dict[str, RunDescription], conditions: Sequence[Condition]) -> list[tuple[str, str]]:
     rows = []
     for label, run in runs.items():
         of = f"{plain(label)}: " if len(runs) > 1 else ""
-        rows += [
-            (f"{of}{package}", version or "not installed") for package, version in run["versions"].items()
-        ]
+        rows += [(f"{of}{package}", version or "not installed") for package, version in run.versions.items()]
     for condition in conditions:
         facts = ", ".join(
-            f"{key} {_brief(value)}" for key, value in sorted(condition.backend.items()) if key != "path"
+            f"{key} {_brief(value)}"
+            for key, value in sorted(condition.described.backend.facts().items())
+            if key != "path"
         )
         rows.append((plain(condition.name), plain(facts, 600)))
     return rows

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from pydantic import JsonValue
 
 from ..records import Finding
+from ..runs import ConditionDescription
 from ..statistics import analyse_sweep
 from ..statistics.conditions import Condition
 from ..statistics.verdict import (
@@ -41,11 +43,11 @@ PALETTE = 8  # colours for residues in report.css
 
 def sweep_findings(condition: Condition, seed: int, draws: int) -> list[Finding]:
     """The findings of one condition's sweep, with the texts that were compared."""
-    answers = {prompt["name"]: prompt["answers"] for prompt in condition.asked.get("prompts", ())}
+    answers = {prompt.name: list(prompt.answers) for prompt in condition.described.protocol.prompts}
     findings = analyse_sweep(
         condition.observations,
         stride=condition.stride,
-        comparable=bool(condition.asked.get("comparable")),
+        comparable=condition.described.protocol.comparable,
         coordinate=condition.coordinate,
         rng=np.random.default_rng([seed, *condition.name.encode()]),
         draws=draws,
@@ -56,7 +58,7 @@ def sweep_findings(condition: Condition, seed: int, draws: int) -> list[Finding]
         if finding.name == "flips":
             named["answers"] = answers.get(finding.detail["prompt"], [])
         if finding.name == "period":
-            named["pads_repeat"] = condition.asked.get("repeating_families", {})
+            named["pads_repeat"] = condition.described.protocol.repeating_families
         told.append(
             finding.model_copy(update={"condition": condition.name, "detail": {**finding.detail, **named}})
         )
@@ -357,31 +359,31 @@ def _some(lengths: Sequence[int]) -> str:
     return ", ".join(map(str, lengths[:10])) + (", …" if len(lengths) > 10 else "")
 
 
-def sweep_command(conditions: Sequence[dict[str, Any]], folder: str) -> str:
+def sweep_command(conditions: Sequence[ConditionDescription], folder: str) -> str:
     """The command line that sweeps these conditions, with prompts by name; they are the user's own files."""
-    protocol, settings = conditions[0]["protocol"], conditions[0]["protocol"]["settings"]
-    files = dict.fromkeys(
-        prompt["name"].rpartition(":")[0] or prompt["name"] for prompt in protocol["prompts"]
-    )
+    protocol, settings = conditions[0].protocol, conditions[0].protocol.settings
+    files = dict.fromkeys(prompt.name.rpartition(":")[0] or prompt.name for prompt in protocol.prompts)
     words = ["phasescope", "sweep", *files]
     for condition in conditions:
-        words += [
-            "--control" if condition["backend"].get("grids") == [] else "--model",
-            condition["backend"]["model"],
-        ]
-    words += ["--lengths", ",".join(map(str, settings["lengths"])), "--place", settings["placement"]]
-    for family in settings["families"]:
-        words += ["--family", family]
-    given = {(prompt["expected"], *prompt["rival"]) for prompt in protocol["prompts"]}
+        words += ["--control" if condition.backend.grids == () else "--model", condition.backend.model]
+    words += ["--lengths", ",".join(map(str, _listed(settings.get("lengths"))))]
+    words += ["--place", str(settings.get("placement"))]
+    for family in _listed(settings.get("families")):
+        words += ["--family", str(family)]
+    given = {(prompt.expected, *prompt.rival) for prompt in protocol.prompts}
     expected, *rivals = given.pop() if len(given) == 1 else ("",)  # else the file says it for each
     words += ["--expected", expected] if expected else []
     for rival in rivals:
         words += ["--rival", rival]
     for option in ("mark", "second_mark", "source_mark", "system"):
         if settings.get(option) is not None:
-            words += [f"--{option.replace('_', '-')}", settings[option]]
+            words += [f"--{option.replace('_', '-')}", str(settings[option])]
     if settings.get("chat"):
         words.append("--chat")
-    if settings.get("scorer"):
-        words += ["--scorer", settings["scorer"]["given"], "--tokens", str(settings["new_tokens"])]
+    if isinstance(scorer := settings.get("scorer"), dict):
+        words += ["--scorer", str(scorer.get("given")), "--tokens", str(settings.get("new_tokens"))]
     return shlex.join([*words, "--out", folder])
+
+
+def _listed(value: JsonValue) -> list[JsonValue]:
+    return value if isinstance(value, list) else []

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +14,12 @@ import numpy as np
 
 from ..backends import Backend, BackendSpec
 from ..errors import UsageError
-from ..files import ObservationLog, alone, dump_json, read_json, write_atomic
+from ..files import ObservationLog, alone, dump_json, find_log, write_atomic
 from ..protocols import Batch, Protocol
-from ..records import SCHEMA, Dropped, NoReply, Observation, Reply, Trial
+from ..records import Dropped, NoReply, Observation, Reply, Trial
+from ..runs import ConditionDescription, RunDescription, read_description
 from ..text.synthetic import RetrievalVocabulary
-from . import Engine, Job, Local
+from . import Engine, Introduction, Job, Local
 
 LOST = 64
 """Trials of a condition after which, if none could be observed, nothing more is asked."""
@@ -44,6 +43,7 @@ def run(
     seed: int,
     report: Report = lambda done, total: None,
     engine: Engine | None = None,
+    command: str | None = None,
 ) -> None:
     """Ask every condition its trials and log the observations; an interrupted run goes on where it stopped.
 
@@ -58,6 +58,7 @@ def run(
         seed: of every draw of the protocols.
         report: told how far the run is.
         engine: who answers; by default this process, one batch after the other.
+        command: the user's command line or call, for the report; passwords in addresses are left out.
 
     Raises:
         UsageError: if the conditions are not usable together, the folder holds another run or is being written by
@@ -73,7 +74,8 @@ def run(
             [condition.protocol.synthetic for condition in conditions],
         )
         with alone(out):
-            _describe(conditions, out, seed, [found.description for found in known])
+            described = [describe(one, found) for one, found in zip(conditions, known, strict=True)]
+            _settle(out, RunDescription.now(described, seed, command))
             plan = planned(conditions, seed, [found.vocabulary for found in known])
             _answer(conditions, out, plan, report, answering)
 
@@ -107,7 +109,7 @@ def _answer(
     engine: Engine,
 ) -> None:
     """Check the batches that are there, have the others answered, and log them in plan order."""
-    log = ObservationLog(out / "observations.jsonl")
+    log = ObservationLog(find_log(out))
     sizes = [size for condition in conditions for size in condition.protocol.batch_sizes()]
     kept = log.resume(sizes)
     done, total = 0, sum(sizes)
@@ -183,55 +185,30 @@ def _line(condition: Condition, trial: Trial, reply: Reply | NoReply) -> Observa
     )
 
 
-def _describe(
-    conditions: Sequence[Condition], out: Path, seed: int, described: Sequence[dict[str, Any]]
-) -> None:
-    """Write run.json, or compare with the one that is there; one without observations is nobody's run yet."""
-    whole = {
-        "schema": SCHEMA,
-        "seed": seed,
-        "versions": _versions(),
-        "conditions": [
-            {"name": condition.name, "protocol": condition.protocol.describe(), "backend": backend}
-            for condition, backend in zip(conditions, described, strict=True)
-        ],
+def describe(condition: Condition, introduction: Introduction) -> ConditionDescription:
+    """What run.json says of a condition.
+
+    Raises:
+        UsageError: if its protocol or its backend describes itself by something else than JSON values.
+    """
+    said = {
+        "name": condition.name,
+        "protocol": condition.protocol.describe(),
+        "backend": introduction.description,
     }
+    return ConditionDescription.checked_json(dump_json(said))
+
+
+def _settle(out: Path, given: RunDescription) -> None:
+    """Write run.json, or compare with the one that is there; one without observations is nobody's run yet."""
     path = out / "run.json"
-    given = json.loads(dump_json(whole))
-    log = out / "observations.jsonl"
-    if not path.exists() or not log.exists():
-        if log.exists():
-            raise UsageError(f"{out} has observations without a run.json; use another run folder")
-        write_atomic(path, dump_json(whole))
-        return
-    difference = next(_differences(read_json(path), given, ""), None)
-    if difference is not None:
-        key, there, here = difference
-        raise UsageError(
-            f"{path} has {key} = {_short(there)}, this run {_short(here)}; resume with the same, or use another "
-            "folder"
-        )
-
-
-def _short(value: Any) -> str:
-    """A value in a line: conditions by their names."""
-    if isinstance(value, list) and all(isinstance(item, dict) and "name" in item for item in value):
-        return ", ".join(item["name"] for item in value)
-    return repr(value)
-
-
-def _differences(there: Any, here: Any, key: str) -> Iterator[tuple[str, Any, Any]]:
-    """Where two JSON values differ: dotted key and both values, depth first."""
-    if isinstance(there, dict) and isinstance(here, dict):
-        # A plan follows from the settings, so a difference is named where it was made; a model that lies elsewhere
-        # now is the same as long as its digest is.
-        for name in sorted({*there, *here} - {"plan", "path"}):
-            yield from _differences(there.get(name), here.get(name), f"{key}.{name}".lstrip("."))
-    elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
-        for index, (old, new) in enumerate(zip(there, here, strict=True)):
-            yield from _differences(old, new, f"{key}[{index}]")
-    elif there != here:
-        yield key, there, here
+    log = find_log(out).exists()
+    if not path.exists() and log:
+        raise UsageError(f"{out} has observations without a run.json; use another run folder")
+    if not log:
+        write_atomic(path, dump_json(given.facts()))
+    elif (difference := read_description(out).difference(given)) is not None:
+        raise UsageError(f"{path} has {difference}; resume with the same, or use another folder")
 
 
 def _check(known: Sequence[Observation | Dropped], condition: Condition, batch: Batch, path: Path) -> None:
@@ -245,14 +222,3 @@ def _check(known: Sequence[Observation | Dropped], condition: Condition, batch: 
 def _log_timing(out: Path, timing: dict[str, Any]) -> None:
     with (out / "timings.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(timing) + "\n")
-
-
-def _versions() -> dict[str, str | None]:
-    """What the numbers may depend on; null for what is not installed."""
-    versions: dict[str, str | None] = {"python": platform.python_version()}
-    for package in ("phasescope", "numpy", "torch", "transformers"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = None
-    return versions

@@ -13,13 +13,12 @@ from ..catalog import BACKENDS
 from ..files import dump_json, read_json, write_atomic
 from ..records import Finding
 from ..running.runner import Report
-from ..runs import read_run
 from ..statistics import analyse
+from ..statistics.conditions import read_conditions
 from ..text.corpus import Corpus
 from .answerers import local
 from .measure import DEMO_CONTEXTS, DEMO_PROTOCOLS, DEMO_SEED, measure
 
-CONTROL_FOLD = 24  # a model without a grid is folded by the residues
 CARD_WINDOWS = 512  # of held-out text
 
 
@@ -81,7 +80,7 @@ def write_card(
         card["text"] |= _read_text(folder, corpus, settings["text"]["tokens"], device)
     findings = {}
     if measured and task is not None:
-        findings = _recalled(folder, card["compression"], device, report)
+        findings = _recalled(folder, device, report)
         card["measured"] = {protocol: _summary(found) for protocol, found in findings.items()}
     write_atomic(folder / "card.json", dump_json(card))
     return Carded(card, findings)
@@ -101,9 +100,7 @@ def _read_text(folder: Path, corpus: Corpus, tokens: int, device: str) -> dict[s
     }
 
 
-def _recalled(
-    folder: Path, plan: dict[str, Any] | None, device: str, report: Report
-) -> dict[str, list[Finding]]:
+def _recalled(folder: Path, device: str, report: Report) -> dict[str, list[Finding]]:
     """Recall by phase under both paddings, on records that were not trained on."""
     measure(
         local([str(folder)], loading={"device": device}),
@@ -113,16 +110,16 @@ def _recalled(
         report=report,
         contexts=DEMO_CONTEXTS,
     )
-    stride = plan["stride"] if plan else None
-    found = {}
-    for condition, observations in read_run(folder / "phase").observations.items():
-        found[condition.rpartition("/")[2]] = analyse(
-            observations,
-            stride=stride,
-            fold=stride or CONTROL_FOLD,
+    conditions, _ = read_conditions([folder / "phase"])
+    return {
+        condition.protocol: analyse(
+            condition.observations,
+            stride=condition.stride,
+            fold=condition.fold,
             rng=np.random.default_rng(DEMO_SEED),
         )
-    return found
+        for condition in conditions
+    }
 
 
 def _summary(findings: Sequence[Finding]) -> dict[str, Any]:

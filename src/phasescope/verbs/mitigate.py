@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..backends import loaded
-from ..catalog import PROTOCOLS
 from ..errors import UsageError
 from ..mitigations import Combine, Ways, conditions, lines, outcomes, read_profile, write_outcomes
+from ..protocols import described_protocol
 from ..running.runner import Report, run
-from ..runs import read_run
+from ..runs import read_description
 from .answerers import local
 
 
@@ -53,24 +53,22 @@ def mitigate(
         UsageError: if the run has no such profile, or the seed is the run's own.
     """
     profile = read_profile(folder, condition)
-    described = read_run(folder).description
-    own = next((one for one in described["conditions"] if one["name"] == profile.condition), None)
+    description = read_description(folder)
+    own = description.condition(profile.condition)
     if own is None:
         raise UsageError(
             f"{folder} has no condition {profile.condition!r}; give the run that the profile was measured in"
         )
-    fresh = described["seed"] + 1 if seed is None else seed
-    if fresh == described["seed"]:
+    fresh = description.seed + 1 if seed is None else seed
+    if fresh == description.seed:
         raise UsageError(f"seed {fresh} gives the prompts that the profile was measured on; give another")
     if not profile.sensitive and not anyway:
         return [
             f"{profile.condition}: no phase effect was found, so there is nothing to mend (--anyway tries all the same)"
         ]
-    sizes = {**own["protocol"]["settings"], "contexts": contexts}
-    protocol = PROTOCOLS.load(own["protocol"]["name"])(**sizes)
-    (answerer,) = local(
-        [model or own["backend"].get("path") or own["backend"]["model"]], loading={"device": device}
-    )
+    (answerer,) = local([model or own.backend.path or own.backend.model], loading={"device": device})
+    checkpoint = answerer.folder or Path(own.backend.model)
+    protocol = described_protocol(own.protocol, checkpoint).with_contexts(contexts)
     backend = loaded(answerer.backend)
     ways = Ways(shifts or (0, max(1, profile.stride // 2)), combine, below, limit)
     target = folder / "mitigate" if out is None else out

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..grid import RESIDUES
 from ..protocols import InSequencePadding
 from ..records import Observation
 from ..running.runner import observed
@@ -14,7 +15,6 @@ from ..statistics.fold import identified_fold, phase_effects, phase_rates
 from ..statistics.phase_effect import phase_sd
 from ..statistics.table import tabulate
 from ..text.corpus import Corpus
-from .card import CONTROL_FOLD
 
 if TYPE_CHECKING:
     from ..models import CompressedQwen3ForCausalLM
@@ -48,7 +48,7 @@ def watcher(
             backend = TransformersBackend(model, settings.task.vocabulary, name="now")
             with watched(model) as tallies:
                 seen = list(observed("now", backend, protocol, np.random.default_rng(WATCH_SEED)))
-            facts |= _curve(seen, settings.compression.stride if settings.compression else CONTROL_FOLD)
+            facts |= _curve(seen, settings.compression.stride if settings.compression else RESIDUES)
             facts["gates"] = [
                 mean_weights(tally).double().cpu().numpy().round(4).tolist() for tally in tallies if tally
             ]

@@ -471,7 +471,7 @@ def test_the_description_holds_neither_address_nor_key_and_a_resumed_run_finds_t
     content = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert b"sk-very-secret" not in content
     assert b"127.0.0.1" not in content
-    described = read_run(tmp_path).description["conditions"][0]["backend"]
+    described = read_run(tmp_path).description.conditions[0].backend.facts()
     assert described["grids"] == [{"width": 4, "stride": 4, "shift": 0}]
     assert described["asked"] == {"ids": "token counts"}
 
