@@ -1,71 +1,86 @@
-"""A server as a engine, over a transport of a few lines and over HTTP."""
+"""A server as an engine, over completions of a few lines and over HTTP."""
 
-import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import asyncio
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from phasescope import UsageError
+from phasescope.backends.openai import client as openai_client
+from phasescope.backends.openai.capabilities import Capabilities, Endpoint
+from phasescope.backends.openai.client import Client, run
+from phasescope.backends.openai.completions import Completions
+from phasescope.backends.openai.replies import Answer, Position
 from phasescope.checking import check
-from phasescope.checking.server import Completion, HttpTransport, ServerEngine
-from phasescope.checking.serving import check_server
+from phasescope.checking.server import ServerEngine, connected
+from phasescope.errors import ServerError
+from phasescope.testing.fake_server import FakeServer, Fault, Offers
+from phasescope.testing.fake_server.model import Hashed
+from phasescope.verbs.check import check_server
 
+from ..backends.conftest import QUICK
 from .toy import Toy
 
 IDS = tuple(range(40))
+VLLM = Endpoint(
+    "completions", token_ids=True, echoes=True, logprobs=True, by_id=True, top=20, forced="prompt_logprobs"
+)
 
 
-class Transport:
+class ToyCompletions(Completions):
     """A toy engine behind requests, with a prefix cache and faults on demand."""
 
     def __init__(
-        self, *, control: str | None = "cache_salt", echoes: bool = True, fault: str = "", tied: bool = False
+        self, endpoint: Endpoint = VLLM, *, fault: str = "", tied: bool = False, **more: Any
     ) -> None:
-        self.name, self.control, self.context, self.echoes = "toy", control, 512, echoes
-        self.engine, self.fault = Toy(tied=tied), fault
-        self.kept: dict[Any, tuple[int, ...]] = {}
+        found = Capabilities("vllm", "toy", 512, endpoint, **{"uncached": "cache_salt", **more})
+        super().__init__(Client("http://toy"), found)
+        object.__setattr__(self, "engine", Toy(tied=tied))
+        object.__setattr__(self, "fault", fault)
+        object.__setattr__(self, "kept", {})
+        object.__setattr__(self, "under_way", [])
 
-    def complete(self, prompts, new, *, fields, echo=False):
-        return [self._one(prompt, new, fields, echo, len(prompts)) for prompt in prompts]
-
-    def _one(self, prompt, new, fields, echo, together):
-        said = prompt
-        salt = fields.get("cache_salt", "")
-        kept = self.kept.get(salt, ())
+    async def ask(self, endpoint, prompt, tokens, *, fields, refuse):
+        self.under_way.append(prompt)
+        await asyncio.sleep(0)  # all that are asked together are under way now
+        together = len(self.under_way)
+        await asyncio.sleep(0)
+        self.under_way.remove(prompt)
+        kept = self.kept.get(fields["cache_salt"], ()) if "cache_salt" in fields else ()
         shared = next((i for i, (a, b) in enumerate(zip(kept, prompt, strict=False)) if a != b), 0)
-        self.kept[salt] = prompt
+        self.kept[fields.get("cache_salt")] = prompt
+        read = prompt
         if self.fault == "hits" and shared:
             hit = min(-(-shared // 16) * 16, len(kept), len(prompt) - 1)
-            said = kept[:hit] + prompt[hit:]
+            read = kept[:hit] + prompt[hit:]
         if self.fault == "batch" and together > 1 and len(prompt) > 20:
-            said = prompt[1:]
+            read = prompt[1:]
+        reading = self.engine.go_on(read, tokens)
         if self.fault == "decode":
-            return self._decoded_wrongly(prompt, new)
-        reading = self.engine.go_on(said, new)
-        rows = None
-        if echo:
-            inside = [self._row(one.rows[0]) for one in self.engine.inside(prompt, 0)]
-            rows = ({}, *inside[:-1])
-        return Completion(
-            tuple(map(self._row, reading.rows)), tuple(map(str, reading.tokens)), reading.tokens, rows
-        )
+            first = self.engine.go_on(prompt, 1).tokens
+            later = self.engine.go_on(prompt[1:] + first, tokens - 1)
+            reading = replace(reading, rows=reading.rows[:1] + later.rows, tokens=first + later.tokens)
+        positions = tuple(map(position, reading.rows, reading.tokens))
+        answer = Answer("", "", reading.tokens, len(prompt), None, None, positions)
+        refuse(answer)
+        return answer
 
-    def _decoded_wrongly(self, prompt, new):
-        first = self.engine.go_on(prompt, 1)
-        later = self.engine.go_on(prompt[1:] + first.tokens, new - 1)
-        rows = tuple(map(self._row, first.rows + later.rows))
-        return Completion(rows, tuple(map(str, first.tokens + later.tokens)), first.tokens + later.tokens)
-
-    def _row(self, row):
-        return {str(token): float(row[token]) for token in np.argsort(row)[-20:]}
+    async def ask_prompt(self, endpoint, prompt, *, fields, use, top=0, refuse=None):
+        inside = [position(one.rows[0], one.tokens[0]) for one in self.engine.inside(prompt, 0)]
+        return use([Position("", None, {}), *inside])
 
 
-def verdict(transport: Transport, **more):
-    engine = ServerEngine(transport, ids=IDS, **{"dtype": "float32", "speculates": False, **more})
+def position(row, token: int) -> Position:
+    """The twenty likeliest tokens."""
+    return Position(
+        token, float(row[token]), {int(token): float(row[token]) for token in np.argsort(row)[-20:]}
+    )
+
+
+def verdict(completions: ToyCompletions, **more):
+    engine = ServerEngine(completions, run, ids=IDS, **{"dtype": "float32", "speculates": False, **more})
     return check(engine, strides=[4, 16], sweep=20, longest=90, sizes=16)
 
 
@@ -75,7 +90,7 @@ def states(found) -> dict[str, str]:
 
 def test_a_clean_server_holds_in_what_requests_can_bring_about() -> None:
     """Repeats, echo, decoding, prefix cache, concurrent requests; the rest no request can reach."""
-    found = states(verdict(Transport()))
+    found = states(verdict(ToyCompletions()))
     assert [name for name, state in found.items() if state == "holds"] == [
         "repeat",
         "prefill",
@@ -88,7 +103,7 @@ def test_a_clean_server_holds_in_what_requests_can_bring_about() -> None:
 
 def test_without_control_of_the_cache_nothing_is_decided_about_it() -> None:
     """The verdict says which access would."""
-    found = verdict(Transport(control=None, echoes=False), speculates=None)
+    found = verdict(ToyCompletions(replace(VLLM, forced=None), uncached=None), speculates=None)
     assert states(found)["prefix"] == states(found)["prefill"] == "hidden"
     assert found.decision == "not decidable with this access"
     assert "cache_salt" in found.sentence
@@ -97,7 +112,7 @@ def test_without_control_of_the_cache_nothing_is_decided_about_it() -> None:
 
 def test_rounded_prefix_hits_are_found() -> None:
     """With the block's size."""
-    (row,) = verdict(Transport(fault="hits")).faults
+    (row,) = verdict(ToyCompletions(fault="hits")).faults
     assert row.feature == "prefix"
     assert row.pattern is not None
     assert (row.pattern.coordinate, row.pattern.stride) == ("cut", 16)
@@ -105,7 +120,7 @@ def test_rounded_prefix_hits_are_found() -> None:
 
 def test_a_fault_of_concurrent_requests_is_found() -> None:
     """From 21 tokens on."""
-    (row,) = verdict(Transport(fault="batch")).faults
+    (row,) = verdict(ToyCompletions(fault="batch")).faults
     assert row.feature == "batch"
     assert row.pattern is not None
     assert (row.pattern.coordinate, row.pattern.least) == ("length", 21)
@@ -113,13 +128,13 @@ def test_a_fault_of_concurrent_requests_is_found() -> None:
 
 def test_decoding_that_differs_from_prefill_is_found() -> None:
     """On a model that is known to choose nothing by scores."""
-    found = verdict(Transport(fault="decode"), selects=False)
+    found = verdict(ToyCompletions(fault="decode"), selects=False)
     assert "decode" in {row.feature for row in found.faults}
 
 
 def test_equal_scores_behind_a_server_accuse_nobody() -> None:
     """They cannot be seen there: undecided, with what would decide."""
-    found = verdict(Transport(tied=True))
+    found = verdict(ToyCompletions(tied=True))
     assert not found.faults
     assert "--no-selection" in found.sentence
 
@@ -127,83 +142,95 @@ def test_equal_scores_behind_a_server_accuse_nobody() -> None:
 def test_an_unknown_number_format_is_refused() -> None:
     """With the known ones."""
     with pytest.raises(UsageError, match="bfloat16"):
-        ServerEngine(Transport(), dtype="fp7")
+        ServerEngine(ToyCompletions(), run, dtype="fp7")
 
 
-class Handler(BaseHTTPRequestHandler):
-    """A toy engine that speaks as vLLM does."""
+class ToyModel:
+    """The toy engine as the model of a fake server, which tells it ids from 40 on."""
 
     engine = Toy()
-    shape = "lists"
 
-    def do_GET(self) -> None:
-        self.reply({"data": [{"id": "toy", "owned_by": "vllm", "max_model_len": 256}]})
+    def next_token(self, prompt_ids):
+        row = self.engine.row(tuple((token - 40) % 40 for token in prompt_ids))
+        return {index + 40: float(logprob) for index, logprob in enumerate(row)}
 
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        prompt = tuple(token - 40 for token in body["prompt"])
-        reading = type(self).engine.go_on(tuple(token % 40 for token in prompt), body["max_tokens"])
-        tops = [{f"token_id:{t + 40}": float(row[t]) for t in np.argsort(row)[-20:]} for row in reading.rows]
-        tokens = [f"token_id:{token + 40}" for token in reading.tokens]
-        logprobs: Any = {"tokens": tokens, "top_logprobs": tops}
-        if self.shape == "none":
-            logprobs = None
-        self.reply({"choices": [{"text": "", "logprobs": logprobs}]})
 
-    def reply(self, value: Any) -> None:
-        content = json.dumps(value).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *args: Any) -> None:
-        pass
+SMALL = {"strides": [4], "features": ["decode", "batch"], "sizes": 4, "longest": 24, "sweep": 8}
+OFFERS = Offers(caches="cache_salt", prompt_logprobs=True)
 
 
 @pytest.fixture
-def address() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits that a test can afford."""
+    monkeypatch.setattr("phasescope.checking.server.Limits", lambda: QUICK)
 
 
-def test_a_server_is_checked_over_http(address: str) -> None:
-    """Ids of tokens, lists of the most probable ones, and a context that bounds the prompts."""
-    settings = {"run": None, "condition": None, "report": lambda *_: None}
-    found = check_server(
-        f"{address}/v1", strides=[4], features=["decode", "batch"], sizes=4, longest=24, **settings
-    )
+def test_a_server_is_checked_over_http() -> None:
+    """Ids of tokens, lists of the most probable ones, and what its probe has found."""
+    with FakeServer(ToyModel(), OFFERS) as server:
+        found = check_server(server.url, **SMALL | {"features": ["prefill", "decode", "prefix", "batch"]})
     assert not found.faults
-    assert states(found) == {"repeat": "holds", "decode": "holds", "batch": "holds"}
+    assert states(found) == dict.fromkeys(("repeat", "prefill", "decode", "prefix", "batch"), "holds")
     assert found.facts["cache_control"] == "cache_salt"
 
 
-def test_a_server_without_log_probabilities_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one line."""
-    monkeypatch.setattr(Handler, "shape", "none")
-    with pytest.raises(UsageError, match="no log-probabilities"):
-        ServerEngine(HttpTransport(address)).whole((40, 41), 1)
+@pytest.mark.parametrize("kind", ["429 with a time", "500", "two choices", "missing log-probabilities"])
+def test_a_passing_fault_of_the_server_does_not_end_the_check(quick: None, kind: Any) -> None:
+    """Each is asked again, as `measure` does: a first 429 with Retry-After ended a check once."""
+    with FakeServer(ToyModel(), OFFERS) as server, connected(server.url) as engine:
+        clean = check(engine, **SMALL)
+        server.fault = Fault(kind=kind, share=0.5, seconds=0.01)
+        server.asked.clear()
+        again = check(engine, **SMALL)
+        assert len(server.asked) > len({repr(body.get("prompt")) for _, body in server.asked})
+    assert again.rows == clean.rows
 
 
 @pytest.mark.parametrize(
-    ("url", "said"), [("ftp://x", "no address"), ("http://127.0.0.1:9", "no OpenAI-compatible server")]
+    ("kind", "told"),
+    [
+        ("429", "status 429: slow down"),
+        ("answer without end", "an answer of more than 1 MiB"),
+        ("silently truncated prompt", "tokens read of a prompt of"),
+        ("missing log-probabilities", "log-probabilities missing"),
+        ("cut connection", "the connection failed"),
+    ],
 )
-def test_what_is_no_server_is_refused(url: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lasting_fault_of_the_server_ends_the_check_in_one_line(
+    quick: None, monkeypatch: pytest.MonkeyPatch, kind: Any, told: str
+) -> None:
+    """In bounded time and memory; the line says that nothing is kept."""
+    monkeypatch.setattr(openai_client, "LARGEST_BODY", 2**20)
+    with FakeServer(ToyModel(), OFFERS) as server, connected(server.url) as engine:
+        server.fault = Fault(kind=kind, share=1.0, times=None)
+        with pytest.raises(ServerError, match=told) as ended:
+            check(engine, **SMALL)
+    assert "nothing of a check is kept" in str(ended.value)
+    assert "\n" not in str(ended.value)
+
+
+@pytest.mark.parametrize(
+    ("offers", "told"),
+    [(Offers(logprobs=None), "no log-probabilities"), (Offers(token_ids=False), "token ids")],
+)
+def test_a_server_that_cannot_be_checked_is_refused(offers: Offers, told: str) -> None:
+    """In one line."""
+    with FakeServer(Hashed(9), offers) as server, pytest.raises(UsageError, match=told):
+        check_server(server.url)
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "told"),
+    [("ftp://x", UsageError, "no address"), ("http://127.0.0.1:9", ServerError, "the connection failed")],
+)
+def test_what_is_no_server_is_refused(quick: None, url: str, error: type[Exception], told: str) -> None:
     """In one line, without waiting long."""
-    monkeypatch.setattr("phasescope.checking.server.ATTEMPTS", 1)
-    with pytest.raises(UsageError, match=said):
-        check_server(url, strides=[], run=None, condition=None, report=lambda *_: None)
+    with pytest.raises(error, match=told):
+        check_server(url)
 
 
 def test_an_address_with_a_password_is_refused_and_not_repeated() -> None:
     """A verdict is kept in logs of a CI."""
     with pytest.raises(UsageError, match="holds a user, a password") as refused:
-        check_server(
-            "http://me:hunter2@127.0.0.1:9", strides=[], run=None, condition=None, report=lambda *_: None
-        )
+        check_server("http://me:hunter2@127.0.0.1:9")
     assert "hunter2" not in str(refused.value)

@@ -20,7 +20,7 @@ Ask = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
     """Run `phasescope check`: exit code, standard output and standard error."""
-    monkeypatch.setattr("phasescope.checking.server.ATTEMPTS", 1)
+    monkeypatch.setattr("phasescope.backends.openai.client.OFFERS", 1)
 
     def ask(*arguments: str) -> tuple[int, str, str]:
         return (run(["check", *arguments]), *capsys.readouterr())
@@ -64,7 +64,7 @@ def test_a_fault_exits_with_1_and_the_json_says_where(ask: Ask, tmp_path) -> Non
         (["w4s4-1kv", "--dtype", "fp7"], "unknown dtype 'fp7'; give auto"),
         (["w4s4-1kv", "--served", "x"], "--served is for a server"),
         (["w4s4-1kv", "--new", "600"], "new 600, sizes 24, sweep 256: give 1 to 64"),
-        (["http://127.0.0.1:9"], "no OpenAI-compatible server"),
+        (["http://127.0.0.1:9"], "does not answer: the connection failed"),
         (["http://127.0.0.1:9", "--dtype", "fp7"], "unknown dtype 'fp7'; known: float32"),
         (["http://127.0.0.1:9", "--tokenizer", "nowhere"], "no tokenizer at nowhere"),
         (["http://127.0.0.1:9", "--run", "nowhere"], "nowhere holds no run.json"),
@@ -81,4 +81,4 @@ def test_bad_input_is_one_line_and_exit_code_2(ask: Ask, arguments: list[str], s
 
 def test_a_server_is_checked_without_torch(base_install: BaseInstall) -> None:
     """The base install reaches the server's address before it fails."""
-    assert "no OpenAI-compatible server" in base_install("check", "http://127.0.0.1:9", code=2)
+    assert "does not answer: the connection failed" in base_install("check", "http://127.0.0.1:9", code=2)

@@ -14,8 +14,9 @@ import numpy.typing as npt
 from ..errors import PhasescopeError
 
 Ids = tuple[int, ...]
-Logprobs = npt.NDArray[np.floating] | Mapping[str, float]
-"""Natural log-probabilities of the next token: all of the vocabulary, or a server's most probable tokens."""
+Logprobs = npt.NDArray[np.floating] | Mapping[Any, float]
+"""Natural log-probabilities of the next token: of the whole vocabulary, or of a server's most probable tokens by id
+or text."""
 
 
 class NotOfferedError(PhasescopeError):
@@ -156,7 +157,7 @@ def row_gap(one: Logprobs, other: Logprobs) -> float:
     return float(np.nan_to_num(gaps, nan=np.inf, posinf=np.inf).max(initial=0.0))
 
 
-def _listed_gap(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+def _listed_gap(one: Mapping[Any, float], other: Mapping[Any, float]) -> float:
     if not one or not other:
         return 0.0 if not one and not other else float("inf")
     shared = [abs(one[token] - other[token]) for token in one.keys() & other.keys()]

@@ -78,7 +78,7 @@ def check(
 
         if server:
             quiet_retries()
-            verdict = need("phasescope.checking.serving").check_server(
+            verdict = need("phasescope.verbs.check").check_server(
                 model,
                 report=report,
                 model=served,

@@ -114,7 +114,7 @@ DEFECTS = {
     "silently truncated prompt": "position drifted: fewer tokens read than planned",
 }
 HASTY = replace(QUICK, timeout=1.5)
-TIMED = ("time-out", "slow drip")
+TIMED = ("time-out", "slow drip", "answer without end")
 
 
 def fault(kind: Kind, **settings: Any) -> Fault:

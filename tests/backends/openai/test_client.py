@@ -5,12 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -27,41 +23,15 @@ from phasescope.backends.openai.client import (
     server_root,
 )
 from phasescope.errors import ServerError
+from phasescope.testing.fake_server import FakeServer, Script
+from phasescope.testing.fake_server.model import Hashed
 
 from ..conftest import QUICK
 
-Script = Callable[[int], tuple[int, dict[str, str], bytes]]
 
-
-@contextmanager
-def scripted(script: Script) -> Iterator[tuple[str, list[float]]]:
-    """A server that gives the answers of a script, by the number of the request; and when each came."""
-    times: list[float] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *arguments: Any) -> None:
-            pass
-
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            times.append(time.monotonic())
-            status, headers, content = script(len(times))
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", times
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def scripted(script: Script) -> FakeServer:
+    """A server that gives the answers of a script, by the number of the request."""
+    return FakeServer(Hashed(9), script=script)
 
 
 def asked(client: Client, times: int = 1, apart: float = 0.0) -> list[Any]:
@@ -161,49 +131,48 @@ def test_a_wait_that_the_server_asks_for_is_kept_by_all_requests(wait: str) -> N
         value = formatdate(time.time() + 1.9, usegmt=True) if wait == "date" else wait
         return (429, {"Retry-After": value}, b"slow down") if number == 1 else ok(number)
 
-    with scripted(script) as (url, times):
-        assert asked(Client(url, limits=QUICK), 2, apart=0.2) == [{"well": True}] * 2
-    assert min(times[1:]) - times[0] > (0.5 if wait == "date" else 0.29)
+    with scripted(script) as server:
+        assert asked(Client(server.url, limits=QUICK), 2, apart=0.2) == [{"well": True}] * 2
+    assert min(server.times[1:]) - server.times[0] > (0.5 if wait == "date" else 0.29)
 
 
 def test_a_wait_beyond_all_patience_ends_at_once() -> None:
     """An hour is not waited for; the line says what the server said."""
     with (
-        scripted(lambda _: (429, {"Retry-After": "3600"}, b'{"error": {"message": "quota used up"}}')) as (
-            url,
-            times,
-        ),
+        scripted(
+            lambda _: (429, {"Retry-After": "3600"}, b'{"error": {"message": "quota used up"}}')
+        ) as server,
         pytest.raises(ServerError, match=r"status 429: quota used up; .* when it is well"),
     ):
-        asked(Client(url, limits=QUICK))
-    assert len(times) == 1
+        asked(Client(server.url, limits=QUICK))
+    assert len(server.times) == 1
 
 
 def test_requests_keep_to_a_rate() -> None:
     """So many per minute, however many are under way."""
-    with scripted(ok) as (url, times):
-        asked(Client(url, limits=replace(QUICK, requests_per_minute=600, concurrency=8)), 5)
-    assert times[-1] - times[0] > 0.3
+    with scripted(ok) as server:
+        asked(Client(server.url, limits=replace(QUICK, requests_per_minute=600, concurrency=8)), 5)
+    assert server.times[-1] - server.times[0] > 0.3
 
 
 def test_a_deadline_ends_everything_in_one_line() -> None:
     """A request whose turn would come too late is not waited for."""
-    with scripted(ok) as (url, times):
-        client = Client(url, limits=replace(QUICK, requests_per_minute=30, deadline=1.5))
+    with scripted(ok) as server:
+        client = Client(server.url, limits=replace(QUICK, requests_per_minute=30, deadline=1.5))
         with pytest.raises(ServerError, match=r"the deadline of 1\.5 s"):
             asked(client, 5, apart=0.1)
-    assert len(times) == 1
+    assert len(server.times) == 1
 
 
 def test_an_endless_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would fill the memory."""
     monkeypatch.setattr(openai_client, "LARGEST_BODY", 2**20)
     with (
-        scripted(lambda _: (200, {}, b" " * 2**22)) as (url, times),
+        scripted(lambda _: (200, {}, b" " * 2**22)) as server,
         pytest.raises(ServerError, match="an answer of more than 1 MiB"),
     ):
-        asked(Client(url, limits=replace(QUICK, tries=2)))
-    assert len(times) == 2
+        asked(Client(server.url, limits=replace(QUICK, tries=2)))
+    assert len(server.times) == 2
 
 
 @pytest.mark.parametrize(
@@ -211,9 +180,9 @@ def test_an_endless_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_is_not_json_is_asked_for_again(content: bytes) -> None:
     """Numbers that are none, depths that break the reader and doubled answers included."""
-    with scripted(lambda number: (200, {}, content) if number < 3 else ok(number)) as (url, times):
-        assert asked(Client(url, limits=QUICK)) == [{"well": True}]
-    assert len(times) == 3
+    with scripted(lambda number: (200, {}, content) if number < 3 else ok(number)) as server:
+        assert asked(Client(server.url, limits=QUICK)) == [{"well": True}]
+    assert len(server.times) == 3
 
 
 @pytest.mark.parametrize(
@@ -231,9 +200,9 @@ def test_a_refusal_is_final_and_says_what_to_do(status: int, said: str) -> None:
     """Asking again would change nothing; a redirect is not followed, as it would take the key elsewhere."""
     headers = {"Location": "http://127.0.0.1:9/"} if status == 301 else {}
     body = json.dumps({"error": {"message": "no\x1b[2J\nsk-hunter2"}}).encode()
-    with scripted(lambda _: (status, headers, body)) as (url, times), pytest.raises(ServerError) as caught:
-        asked(Client(url, key="sk-hunter2", limits=QUICK))
-    assert len(times) == 1
+    with scripted(lambda _: (status, headers, body)) as server, pytest.raises(ServerError) as caught:
+        asked(Client(server.url, key="sk-hunter2", limits=QUICK))
+    assert len(server.times) == 1
     line = str(caught.value)
     assert said in line
     assert "the same command goes on from there" in line
@@ -243,10 +212,10 @@ def test_a_refusal_is_final_and_says_what_to_do(status: int, said: str) -> None:
 
 def test_nobody_at_the_address_is_one_line() -> None:
     """With what the system says."""
-    with scripted(ok) as (url, _):
+    with scripted(ok) as server:
         pass
     with pytest.raises(ServerError, match=r"does not answer: the connection failed"):
-        asked(Client(url, limits=replace(QUICK, tries=2)))
+        asked(Client(server.url, limits=replace(QUICK, tries=2)))
 
 
 def test_an_unusable_answer_is_asked_for_three_times() -> None:
@@ -260,11 +229,11 @@ def test_an_unusable_answer_is_asked_for_three_times() -> None:
             await client.post("/x", {}, read)
 
     with (
-        scripted(lambda number: (500, {}, b"") if number == 2 else ok(number)) as (url, times),
+        scripted(lambda number: (500, {}, b"") if number == 2 else ok(number)) as server,
         pytest.raises(UnusableError, match="useless"),
     ):
-        run(work(Client(url, limits=replace(QUICK, tries=8))))
-    assert len(times) == 4
+        run(work(Client(server.url, limits=replace(QUICK, tries=8))))
+    assert len(server.times) == 4
 
 
 @pytest.mark.parametrize("status", [400, 500])
@@ -275,17 +244,17 @@ def test_an_offer_that_is_refused_or_breaks_is_none(status: int) -> None:
         async with client:
             await client.offer("POST", "/x", {})
 
-    with scripted(lambda _: (status, {}, b"no")) as (url, _), pytest.raises(RefusedError):
-        run(work(Client(url, limits=QUICK)))
+    with scripted(lambda _: (status, {}, b"no")) as server, pytest.raises(RefusedError):
+        run(work(Client(server.url, limits=QUICK)))
 
 
 def test_work_runs_inside_a_running_loop_too() -> None:
     """As in a notebook."""
 
     async def outer() -> list[Any]:
-        return asked(Client(url, limits=QUICK))
+        return asked(Client(server.url, limits=QUICK))
 
-    with scripted(ok) as (url, _):
+    with scripted(ok) as server:
         assert asyncio.run(outer()) == [{"well": True}]
 
 

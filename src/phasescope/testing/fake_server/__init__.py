@@ -10,3 +10,4 @@ from .offers import Fault as Fault
 from .offers import Kind as Kind
 from .offers import Offers as Offers
 from .server import FakeServer as FakeServer
+from .server import Script as Script

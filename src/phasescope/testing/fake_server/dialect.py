@@ -72,7 +72,7 @@ class Dialect:
         return {
             "tokens": [name(token) for token in tokens],
             "token_logprobs": [p.get(token, RARE) for token, p in zip(tokens, told, strict=True)],
-            "top_logprobs": [{name(t): p for t, p in self._likeliest(p, top, asked)} for p in told],
+            "top_logprobs": [{name(t): p for t, p in self.likeliest(p, top, asked)} for p in told],
         }
 
     def _records(
@@ -88,12 +88,12 @@ class Dialect:
         return {
             "content": [
                 record(token, p.get(token, RARE))
-                | {"top_logprobs": [record(*pair) for pair in self._likeliest(p, top, asked)]}
+                | {"top_logprobs": [record(*pair) for pair in self.likeliest(p, top, asked)]}
                 for token, p in zip(tokens, told, strict=True)
             ]
         }
 
-    def _likeliest(self, told: dict[int, float], top: int, asked: Sequence[int]) -> list[tuple[int, float]]:
+    def likeliest(self, told: dict[int, float], top: int, asked: Sequence[int]) -> list[tuple[int, float]]:
         """As many as were asked for, the unlikely ones from the vocabulary's end; and those asked for by id."""
         size = self.tokenizer.size if self.tokenizer else 1000
         ranked = sorted(told.items(), key=lambda pair: -pair[1])[:top]

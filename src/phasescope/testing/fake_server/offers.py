@@ -15,6 +15,7 @@ Kind = Literal[
     "missing log-probabilities",
     "wrong token count",
     "slow drip",
+    "answer without end",
     "two choices",
     "answer to another request",
     "silently truncated prompt",

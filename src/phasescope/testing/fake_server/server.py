@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+import time
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,9 +15,10 @@ from typing import Any, Self
 
 from ...text.tokens import Tokenizer
 from .dialect import Dialect, Json
-from .model import RARE, FakeModel
+from .model import FakeModel
 from .offers import Fault, Kind, Offers
 
+Script = Callable[[int], tuple[int, dict[str, str], bytes]]
 KEPT_PREFIXES = 8
 FIELDS = {"model", "prompt", "messages", "max_tokens", "temperature", "seed", "logprobs", "top_logprobs"}
 """What a strict server knows."""
@@ -30,8 +33,10 @@ class FakeServer:
         offers: what the server can do.
         tokenizer: needed for texts, and for names by text.
         fault: what goes wrong; may be exchanged while it runs.
+        script: gives status, headers and body by the number of the request, instead of the model.
         listed: names in the model list.
         asked: path and body of every request so far.
+        times: when each of them came, by the monotonic clock.
         under_way: how many requests were under way at most at the same time.
     """
 
@@ -39,8 +44,10 @@ class FakeServer:
     offers: Offers = field(default_factory=Offers)
     tokenizer: Tokenizer | None = None
     fault: Fault | None = None
+    script: Script | None = None
     listed: list[str] = field(default_factory=lambda: ["planted"])
     asked: list[tuple[str, Json]] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
     under_way: int = 0
 
     def __enter__(self) -> Self:
@@ -79,6 +86,7 @@ class FakeServer:
         """Count a request in."""
         with self._lock:
             self.asked.append((path, body))
+            self.times.append(time.monotonic())
             self._now += 1
             self.under_way = max(self.under_way, self._now)
 
@@ -101,6 +109,11 @@ class FakeServer:
     def pause(self, seconds: float) -> None:
         """Wait, but no longer than the server lives."""
         self._stopped.wait(seconds)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the server has been taken down."""
+        return self._stopped.is_set()
 
     def answer(self, path: str, body: Json, fault: Kind | None) -> tuple[int, Json]:
         """Status and body of an answer."""
@@ -145,9 +158,7 @@ class FakeServer:
         if self.offers.logprobs and top is not None and fault != "missing log-probabilities":
             choice["logprobs"] = self._logprobs(ids, generated, told, top, body)
         if "prompt_logprobs" in body and self.offers.prompt_logprobs:
-            before = [self.model.next_token(ids[:end]).get(token, RARE) for end, token in enumerate(ids)]
-            ranked = [{str(token): {"logprob": p}} for token, p in zip(ids, before, strict=True)]
-            choice["prompt_logprobs"] = [None, *ranked[1:]]
+            choice["prompt_logprobs"] = self._prompt_logprobs(ids, body["prompt_logprobs"])
         if self.offers.echoes and body.get("return_token_ids"):
             choice |= {"token_ids": generated, "prompt_token_ids": list(ids)}
         answer: Json = {"id": f"cmpl-{next(self._numbers)}", "object": "text_completion"}
@@ -170,6 +181,14 @@ class FakeServer:
         found = self.dialect.lists([*ids, *generated], [*echoed, *told], top, asked, body)
         found["token_logprobs"][0] = None
         return found
+
+    def _prompt_logprobs(self, ids: tuple[int, ...], top: int) -> list[Json | None]:
+        """Of each token of the prompt but the first, and of the likeliest ones at its place."""
+        ranked = []
+        for end in range(1, len(ids)):
+            found = self.dialect.likeliest(self.model.next_token(ids[:end]), top, ids[end : end + 1])
+            ranked.append({str(token): {"logprob": logprob} for token, logprob in found})
+        return [None, *ranked]
 
     def _cached(self, ids: tuple[int, ...], body: Json) -> int:
         """How many tokens of the prompt a kept one begins with, at most all but the last."""
@@ -204,6 +223,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.fake.enter(self.path, body)
         try:
+            if self.fake.script is not None:
+                status, headers, content = self.fake.script(len(self.fake.asked))
+                self._raw(content, status=status, headers=headers)
+                return
             fault = self.fake.befalls(body)
             if fault is None or not self._break(fault):
                 self._send(*self.fake.answer(self.path, body, None if fault is None else fault.kind))
@@ -222,24 +245,30 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _break(self, fault: Fault) -> bool:
         """Whether the fault leaves no answer to be given."""
-        if fault.kind == "429":
-            self._send(429, {"error": {"message": "slow down"}})
-        elif fault.kind == "429 with a time":
-            self._send(429, {"error": {"message": "slow down"}}, {"Retry-After": f"{fault.seconds:g}"})
-        elif fault.kind == "500":
-            self._send(500, {"error": {"message": "out of luck"}})
-        elif fault.kind == "time-out":
-            self.fake.pause(fault.seconds)
-            self.close_connection = True
-        elif fault.kind == "cut connection":
-            self._raw(b'{"choices": [', length=1000)
-            self.close_connection = True
-        elif fault.kind == "invalid JSON":
-            self._raw(b'{"choices": [{]}')
-        elif fault.kind == "slow drip":
-            self._drip(fault.seconds)
-        else:
-            return False
+        slow = {"error": {"message": "slow down"}}
+        match fault.kind:
+            case "429":
+                self._send(429, slow)
+            case "429 with a time":
+                self._send(429, slow, {"Retry-After": f"{fault.seconds:g}"})
+            case "500":
+                self._send(500, {"error": {"message": "out of luck"}})
+            case "time-out":
+                self.fake.pause(fault.seconds)
+                self.close_connection = True
+            case "cut connection":
+                self._raw(b'{"choices": [', length=1000)
+                self.close_connection = True
+            case "invalid JSON":
+                self._raw(b'{"choices": [{]}')
+            case "slow drip":
+                self._drip(fault.seconds)
+            case "answer without end":
+                self._raw(b"[", length=2**62)
+                while not self.fake.stopped:
+                    self.wfile.write(b"0," * 2**19)
+            case _:
+                return False
         return True
 
     def _drip(self, seconds: float) -> None:
