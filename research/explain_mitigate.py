@@ -42,9 +42,10 @@ from transformers.utils import logging
 
 from phasescope.backends.transformers.backend import TransformersBackend
 from phasescope.checkpoints import zoo
+from phasescope.explaining import ExplanationResult
 from phasescope.explaining.ablation import Ablation
 from phasescope.explaining.coverage_score import (
-    Account,
+    CoverageScore,
     agreement,
     chance_of_hit,
     chance_of_hits,
@@ -53,6 +54,7 @@ from phasescope.explaining.coverage_score import (
 from phasescope.explaining.explanation import Explanation, Settings
 from phasescope.explaining.gates import GateTally
 from phasescope.explaining.hooks import find_seams
+from phasescope.explaining.result import Contrast
 from phasescope.files import read_json
 from phasescope.protocols import InSequencePadding
 from phasescope.reporting import build_report
@@ -78,7 +80,7 @@ def checkpoints(models: Path | None) -> Iterator[Path]:
             yield folder
 
 
-def account_of(folder: Path) -> Account | None:
+def score_of(folder: Path) -> CoverageScore | None:
     """What a checkpoint's gates keep, read over contexts that its card was not measured on."""
     card = read_json(folder / "card.json")
     backend = TransformersBackend.load(folder)
@@ -87,7 +89,7 @@ def account_of(folder: Path) -> Account | None:
     protocol = InSequencePadding(pairs=card["pairs"], contexts=GATE_CONTEXTS)
     for batch in protocol.batches(backend.vocabulary(), np.random.default_rng(GATE_SEED)):
         reader.learn(batch, tally.add)
-    return tally.account()
+    return tally.coverage_score()
 
 
 def account_half(models: Path | None) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def account_half(models: Path | None) -> dict[str, Any]:
     hits, phases, orders, last_hits = 0, [], [], 0
     for folder in checkpoints(models):
         card = read_json(folder / "card.json")["measured"][PROTOCOL]
-        curve, account = np.asarray(card["phases"]), account_of(folder)
+        curve, account = np.asarray(card["phases"]), score_of(folder)
         if card["low"] <= 0 or account is None:
             print(
                 f"{folder.name:14} left out: {'flat' if card['low'] <= 0 else 'its gates give no account'}",
@@ -131,15 +133,15 @@ def two_heads(models: Path | None) -> Path:
     return min(w8s8, key=lambda folder: (cards[folder]["kv_heads"] != 2, cards[folder]["kv_heads"]))
 
 
-def explained(folder: Path, out: Path, **settings: Any) -> tuple[dict[str, Any], float, float]:
+def explained(folder: Path, out: Path, **settings: Any) -> tuple[ExplanationResult, float, float]:
     """An explanation on 200 blocks or more, and its seconds by the clock and of CPU."""
     run = out / folder.name
     measure(local([str(folder)]), [PROTOCOL], run, seed=0, contexts=13)
     started, cpu = time.perf_counter(), time.process_time()
     prepared = Explanation(run, Settings(blocks=200, **settings))
     print(f"{folder.name}: {prepared.cost().words()}", flush=True)
-    path = prepared.run()
-    return read_json(path), time.perf_counter() - started, time.process_time() - cpu
+    result = prepared.run()
+    return result, time.perf_counter() - started, time.process_time() - cpu
 
 
 def head_half(models: Path | None) -> dict[str, Any]:
@@ -148,29 +150,32 @@ def head_half(models: Path | None) -> dict[str, Any]:
     many = max(
         (zoo.folder(name) for name in zoo.names()), key=lambda f: read_json(f / "card.json")["kv_heads"]
     )
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Contrast] = {}
     with tempfile.TemporaryDirectory() as out:
         last, seconds, cpu = explained(folder, Path(out))
         everywhere, *_ = explained(folder, Path(out), branch="entries", where="everywhere", rolls=False)
         if many != folder:
             _, seconds, cpu = explained(many, Path(out))
-    for where, told in (("at the last position", last), ("at every position", everywhere)):
-        for unit, contrast in told["contrasts"].items():
+    for where, result in (("at the last position", last), ("at every position", everywhere)):
+        for unit, contrast in result.contrasts.items():
             found[f"{folder.name} {unit} {where}"] = contrast
             print(f"{folder.name} {unit} {where}: {contrast}", flush=True)
-    name, best = max(found.items(), key=lambda one: one[1]["estimate"]["value"])
+    name, best = max(found.items(), key=lambda one: points(one[1].estimate.value))
     return {
-        "head_contrast_points": round(100 * best["estimate"]["value"], 2),
-        "head_contrast_low": round(100 * best["estimate"]["low"], 2),
-        "head_contrast_power": round(100 * best["smallest"], 2),
+        "head_contrast_points": points(best.estimate.value),
+        "head_contrast_low": points(best.estimate.low),
+        "head_contrast_power": points(best.smallest),
         "head_contrast_of": name,
-        "head_contrast_last": round(
-            100 * max(one["estimate"]["value"] for one in last["contrasts"].values()), 2
-        ),
+        "head_contrast_last": max(points(one.estimate.value) for one in last.contrasts.values()),
         "explain_model": many.name,
         "explain_seconds": round(seconds, 1),
         "explain_cpu_seconds": round(cpu, 1),
     }
+
+
+def points(share: float | None) -> float:
+    """A share in points."""
+    return round(100 * (share or 0.0), 2)
 
 
 def mitigate_half() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The coverage account: planted gates give the phase that they keep least."""
+"""The coverage score: planted gates give the phase that they keep least."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import pytest
 
 from phasescope import WindowGrid
 from phasescope.explaining.boundary import boundary, rolls_of
-from phasescope.explaining.coverage_score import Account, agreement, chance_of_hits, part, weakest_phases
+from phasescope.explaining.coverage_score import (
+    CoverageScore,
+    agreement,
+    chance_of_hits,
+    part,
+    weakest_phases,
+)
 from phasescope.explaining.gates import Fact, GateTally, Read, part_by
 
 GRID = WindowGrid(8, 8)
@@ -24,12 +30,12 @@ def facts(windows: int = 6) -> list[Fact]:
     return [Fact(row, key, key + 1) for row in (0, 1) for key in range(8 * (windows - 1))]
 
 
-def account_of(below: list[float], last: list[float]) -> Account:
-    """The account of two layers of one head."""
+def score_of(below: list[float], last: list[float]) -> CoverageScore:
+    """The score of two layers of one head."""
     tally = GateTally(8)
     for _ in range(3):
         tally.add([read(0, below), read(1, last)], facts())
-    found = tally.account()
+    found = tally.coverage_score()
     assert found is not None
     return found
 
@@ -45,7 +51,7 @@ def test_a_gate_that_drops_a_slot_drops_the_phase_before_it():
     """The value stands one token behind its key: slot 4 holds the values of phase 3."""
     last = [1.0] * 8
     last[4] = 0.01
-    found = account_of([0, 0, 0, 0, 0, 0, 1, 1], last)
+    found = score_of([0, 0, 0, 0, 0, 0, 1, 1], last)
     assert found.weakest == 3
     assert found.unkept == (3,)
     assert found.kept_HP.sum() == 7
@@ -53,7 +59,7 @@ def test_a_gate_that_drops_a_slot_drops_the_phase_before_it():
 
 def test_a_layer_below_that_keeps_no_closed_key_loses_the_boundary():
     """Phases 6 and 7 are read through the layer below's entries, the others raw."""
-    found = account_of([1, 1, 1, 1, 1, 1, 0.02, 0.01], [1.0] * 8)
+    found = score_of([1, 1, 1, 1, 1, 1, 0.02, 0.01], [1.0] * 8)
     assert found.link_AP[0, :6] == pytest.approx(1)
     assert found.link_AP[0, 6:].max() < 0.02
     assert found.weakest == 7
@@ -62,7 +68,7 @@ def test_a_layer_below_that_keeps_no_closed_key_loses_the_boundary():
 
 def test_the_best_head_counts():
     """A phase that one head keeps is kept."""
-    found = Account(np.ones((1, 4)), np.array([[0.9, 0.9, 0.1, 0.2], [0.1, 0.1, 0.9, 0.8]]))
+    found = CoverageScore(np.ones((1, 4)), np.array([[0.9, 0.9, 0.1, 0.2], [0.1, 0.1, 0.9, 0.8]]))
     assert found.unkept == ()
     assert found.weakest == 3
     assert found.prefers_HP().tolist() == [[True, True, False, False], [False, False, True, True]]
@@ -80,11 +86,11 @@ def test_raw_tokens_are_whole():
     assert part_by(closed, parts, 8 * 6 + 1, None)[0] == 1  # no complete window holds it
 
 
-def test_a_single_layer_of_gates_gives_no_account():
+def test_a_single_layer_of_gates_gives_no_score():
     """There is no layer below that could have linked value and key."""
     tally = GateTally(8)
     tally.add([read(0, [1.0] * 8)], facts())
-    assert tally.account() is None
+    assert tally.coverage_score() is None
 
 
 def test_overlapping_windows_count_by_their_best():
@@ -108,13 +114,13 @@ def test_profile_tells_a_preference_that_recurs_from_one_that_follows_content():
     prior = {0: (gate / gate.sum())[None]}
     (steady,), (content,) = fixed.profiles(prior), drawn.profiles({})
     assert steady.recurrence == pytest.approx(1)
-    assert steady.mean_W == pytest.approx(gate / gate.sum())
+    assert steady.mean == pytest.approx(gate / gate.sum())
     assert steady.prior_distance == pytest.approx(0)
     assert steady.prior_correlation == pytest.approx(1)
     assert content.recurrence is not None
     assert content.recurrence < 0.02
     assert content.entropy_of_mean > 0.99 > content.entropy
-    assert content.prior_W is None
+    assert content.prior is None
 
 
 def test_a_uniform_gate_has_nothing_that_could_recur():

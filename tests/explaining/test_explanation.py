@@ -37,9 +37,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def explain(folder: Path, out: Path, **settings: Any) -> dict[str, Any]:
     """Explain two contexts."""
     chosen = {"blocks": 32, "draws": 100, "rolls": False, **settings}
-    found: dict[str, Any] = json.loads(
-        Explanation(folder, Settings(**chosen), out).run().read_text(encoding="utf-8")
-    )
+    Explanation(folder, Settings(**chosen), out).run()
+    found: dict[str, Any] = json.loads((out / "explain.json").read_text(encoding="utf-8"))
     return found
 
 
@@ -53,8 +52,8 @@ def test_the_retrieving_head_carries_the_strong_phases(measured, tmp_path):
     contrast = found["contrasts"]["L1.H0"]
     assert contrast["phases"] == [0, 1, 2, 3, 4, 5]
     assert contrast["estimate"]["value"] > 0.3
-    assert found["account"]["unkept"] == [6, 7]
-    assert found["account"]["hit"]
+    assert found["coverage_score"]["unkept"] == [6, 7]
+    assert found["coverage_score"]["hit"]
     assert found["boundary"]["closed"] == [6, 7]
     assert [roll["slots"] for roll in found["boundary"]["rolls"]] == [1, 2, 3, 4, 5, 6, 7]
     dip = np.array(found["boundary"]["rolls"][3]["curve"])  # the bias is lowest at slots 0 and 7
@@ -65,7 +64,7 @@ def test_the_retrieving_head_carries_the_strong_phases(measured, tmp_path):
         "loss_at_phase",
         "specialisation",
         "head_contrast",
-        "account",
+        "coverage_score",
         "boundary_won",
     }
     page = explain_page(tmp_path / "e" / "explain.json").read_text(encoding="utf-8")
@@ -103,10 +102,10 @@ def test_the_untouched_condition_answers_as_the_run_did(measured, tmp_path):
 
 
 def test_a_control_is_explained_without_gates(measured, tmp_path):
-    """Heads alone; no account, no boundary; the page says so."""
+    """Heads alone; no coverage score, no boundary; the page says so."""
     found = explain(measured, tmp_path / "e", condition="full-1kv", mode="zero")
     assert found["gates"] == []
-    assert found["account"] is None
+    assert found["coverage_score"] is None
     assert found["boundary"]["rolls"] == []
     assert found["stride"] == 8
     page = explain_page(tmp_path / "e" / "explain.json").read_text(encoding="utf-8")
@@ -126,7 +125,7 @@ def test_a_multiple_of_the_stride_may_be_folded_by(measured, tmp_path):
     """Twice the phases, each as strong as its twin, and the boundary twice."""
     found = explain(measured, tmp_path / "e", fold=24, rolls=True)
     assert found["boundary"]["closed"] == [6, 7, 14, 15, 22, 23]
-    assert found["account"]["unkept"] == [6, 7, 14, 15, 22, 23]
+    assert found["coverage_score"]["unkept"] == [6, 7, 14, 15, 22, 23]
     assert len(found["curve"]["rate"]) == 24
 
 

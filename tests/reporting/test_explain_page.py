@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from phasescope import BrokenRecordError, UsageError
-from phasescope.reporting.explain_page import explain_page, explain_summary, sentences
+from phasescope.reporting.explain_page import explain_page, explain_summary
 
 STRIDE = 4
 
@@ -181,7 +181,7 @@ def test_a_model_without_gates_has_a_page_too(tmp_path):
     html = page(tmp_path, bare)
     assert "no gates that could be read" in html
     assert "The gates give no account" in html
-    assert set(sentences(bare)) == {"heads"}
+    assert len(explain_summary(tmp_path / "explain.json").splitlines()) == 1
 
 
 def test_a_single_context_has_no_intervals(tmp_path):
@@ -199,5 +199,5 @@ def test_what_is_no_explanation_is_refused(tmp_path):
     with pytest.raises(UsageError, match="cannot read"):
         explain_page(tmp_path / "explain.json")
     (tmp_path / "explain.json").write_text("[1]")
-    with pytest.raises(BrokenRecordError, match="holds no explanation"):
+    with pytest.raises(BrokenRecordError, match="is damaged"):
         explain_page(tmp_path / "explain.json")

@@ -79,7 +79,7 @@ def explain(
     print(f"{prepared.condition}: {prepared.cost().words()}")
     with bar() as progress:
         task = progress.add_task("trials", total=None, note="")
-        path = prepared.run(lambda done, total: progress.update(task, completed=done, total=total))
-    page = explain_page(path)
-    print(explain_summary(path))
+        prepared.run(lambda done, total: progress.update(task, completed=done, total=total))
+    page = explain_page(prepared.path)
+    print(explain_summary(prepared.path))
     print(f"explanation: {page}")

@@ -4,5 +4,7 @@ What runs models (`explanation`, `measured`, `ablation`, `probe`, `seam`, `readi
 name; the rest is numpy alone.
 """
 
-from .coverage_score import Account as Account
+from .coverage_score import CoverageScore as CoverageScore
+from .result import ExplanationResult as ExplanationResult
+from .result import read_explanation as read_explanation
 from .units import Unit as Unit

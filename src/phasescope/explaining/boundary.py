@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from ..grid import WindowGrid
 from ..statistics.fold import phase_rates
-from ..statistics.intervals import CONFIDENCE, Estimate, Rates, clustered_t
+from ..statistics.intervals import CONFIDENCE, Rates, clustered_t
 from ..statistics.table import Coordinate, Floats, Outcome, Table
-from .specialisation import Contrast, contrast, lost
+from .result import Contrast, Interval, Roll
+from .specialisation import contrast, lost
 
 MOST_ROLLS = 8
 """Rolls that are tried; a wider window is rolled by evenly spread numbers of slots."""
@@ -72,27 +74,6 @@ def rolls_of(width: int) -> list[int]:
     return sorted({round(width * k / MOST_ROLLS) for k in range(1, MOST_ROLLS)})
 
 
-@dataclass(frozen=True, slots=True)
-class Roll:
-    """What a rolled bias does to the curve.
-
-    Attributes:
-        slots: by how many slots.
-        curve_P: accuracy at each phase.
-        mean: change of the mean accuracy, 95 % over all rolls together.
-        won: change at the boundary phases, likewise; None without a boundary.
-        stays: correlation of the curve over phases with the untouched one.
-        moves: the same after moving the untouched one by as many phases.
-    """
-
-    slots: int
-    curve_P: Floats
-    mean: Estimate
-    won: Contrast | None
-    stays: float | None
-    moves: float | None
-
-
 def rolled_curves(
     base: Table,
     rolls: Sequence[tuple[int, Table]],
@@ -118,14 +99,15 @@ def rolled_curves(
     for slots, table in rolls:
         _, at_phase = phase_rates(table, outcome, coordinate, stride)
         change = lost(table, base, outcome)
+        mean = partial(_mean, change, outcome, stride=stride, coordinate=coordinate, confidence=confidence)
         found.append(
             Roll(
-                slots,
-                at_phase.rate_R,
-                _mean(change, outcome, np.ones(stride, dtype=bool), stride, coordinate, confidence),
-                _at(change, outcome, phases, stride, coordinate, confidence),
-                _correlation(at_phase.rate_R, untouched.rate_R),
-                _correlation(at_phase.rate_R, np.roll(untouched.rate_R, slots % stride)),
+                slots=slots,
+                curve=at_phase.rate_R,
+                mean=mean(range(stride)),
+                won=mean(phases) if phases else None,
+                stays=_correlation(at_phase.rate_R, untouched.rate_R),
+                moves=_correlation(at_phase.rate_R, np.roll(untouched.rate_R, slots % stride)),
             )
         )
     return found
@@ -138,40 +120,28 @@ def at_boundary(
     return contrast(table, outcome, _mask(phases, stride), stride=stride, coordinate=coordinate)
 
 
-def _at(
-    change: Table,
-    outcome: Outcome,
-    phases: Sequence[int],
-    stride: int,
-    coordinate: Coordinate,
-    confidence: float,
-) -> Contrast | None:
-    if not phases:
-        return None
-    estimate = _mean(change, outcome, _mask(phases, stride), stride, coordinate, confidence)
-    return Contrast(estimate, tuple(phases), None)
-
-
 def _mean(
     change: Table,
     outcome: Outcome,
-    chosen_P: npt.NDArray[np.bool_],
+    phases: Sequence[int],
+    *,
     stride: int,
     coordinate: Coordinate,
     confidence: float,
-) -> Estimate:
-    """Mean of the chosen phases, each weighing the same."""
+) -> Interval:
+    """Mean over some phases, each weighing the same."""
     phase_P, rate = phase_rates(change, outcome, coordinate, stride)
-    weight_P = chosen_P[phase_P] / chosen_P[phase_P].sum()
+    chosen_P = _mask(phases, stride)[phase_P]
+    weight_P = chosen_P / chosen_P.sum()
     one = Rates(
         np.array([rate.rate_R @ weight_P]),
         rate.trials_R.sum(keepdims=True),
         rate.deviation_CR @ weight_P[:, None],
     )
     if len(one.deviation_CR) < 2:
-        return Estimate(float(one.rate_R[0]))
+        return Interval(value=float(one.rate_R[0]))
     low, high = clustered_t(one, confidence)
-    return Estimate(float(one.rate_R[0]), float(low[0]), float(high[0]))
+    return Interval(value=float(one.rate_R[0]), low=float(low[0]), high=float(high[0]))
 
 
 def _mask(phases: Sequence[int], stride: int) -> npt.NDArray[np.bool_]:

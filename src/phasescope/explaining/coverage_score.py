@@ -1,4 +1,4 @@
-"""The coverage account: from the gates alone, which phases some head keeps and which none keeps.
+"""The coverage score: from the gates alone, which phases some head keeps and which none keeps.
 
 THE RULE, frozen on 2026-11-29 from the theory below and a look at the zoo of that day (W4/S4, W8/S4, W8/S8 with one
 and with four KV heads), before any other model's curve was seen. It has one constant, `KEPT`, which only words use;
@@ -13,7 +13,7 @@ A fact is a key token and its value token right behind it. To be recalled after 
    what the query matches and what it reads.
 
 How large a part is, is the cosine between an entry and one of its tokens when payloads are independent and equally
-long, which is all that decides the match in the idealised task (`explain.theory`):
+long, which is all that decides the match in the idealised task (`research.theory_model`):
 
     part_s = a_s / √(Σ_slots a²)            a the gate's weights over one window
 
@@ -21,10 +21,10 @@ long, which is all that decides the match in the idealised task (`explain.theory
               in a window closed by then, of a layer below the last
     keep(p) = mean over facts of phase p:  the largest part of the value over the windows of the last layer
 
-    account(p) = max over heads below of link(p)  ×  max over heads of the last layer of keep(p)
+    score(p) = max over heads below of link(p)  ×  max over heads of the last layer of keep(p)
 
-The weakest phase is the one with the smallest account. A head *keeps* a phase if link · keep is at least `KEPT` of the
-largest account of the model. The account is silent for a model without gates or with fewer than two layers.
+The weakest phase is the one with the lowest score. A head *keeps* a phase if link · keep is at least `KEPT` of the
+highest score of the model. There is no score for a model without gates or with fewer than two layers.
 
 Source: arXiv 2609.36322 for heads whose gates prefer offsets; the rule itself is ours.
 """
@@ -41,13 +41,13 @@ from scipy import stats
 Floats = npt.NDArray[np.float64]
 
 KEPT = 0.5
-"""Share of the largest account from which on a phase counts as kept; used in words, never to name a phase."""
+"""Share of the highest score from which on a phase counts as kept; used in words, never to name a phase."""
 WEAKEST = 2
 """A named phase is a hit among so many measured weakest ones."""
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class CoverageScore:
     """What the gates say about each phase.
 
     Suffixes: A heads of the layers below, H heads of the last layer, P phases.
@@ -68,13 +68,13 @@ class Account:
 
     @property
     def phases_P(self) -> Floats:
-        """The account of every phase: that of its best head."""
+        """The score of every phase: that of its best head."""
         best: Floats = self.heads_HP.max(axis=0)
         return best
 
     @property
     def weakest(self) -> int:
-        """The phase with the smallest account, the first of equal ones."""
+        """The phase with the lowest score, the first of equal ones."""
         return int(np.argmin(self.phases_P))
 
     @property
@@ -132,8 +132,8 @@ def chance_of_hits(phases: Sequence[int], hits: int) -> float:
     return float(distribution[hits:].sum())
 
 
-def agreement(account: Floats, curve: Floats) -> float | None:
-    """Rank correlation of account and measured curve over phases (Spearman); none where one is constant."""
-    if len(account) < 3 or np.ptp(account) == 0 or np.ptp(curve) == 0:
+def agreement(score: Floats, curve: Floats) -> float | None:
+    """Rank correlation of score and measured curve over phases (Spearman); none where one is constant."""
+    if len(score) < 3 or np.ptp(score) == 0 or np.ptp(curve) == 0:
         return None
-    return float(stats.spearmanr(account, curve).statistic)
+    return float(stats.spearmanr(score, curve).statistic)

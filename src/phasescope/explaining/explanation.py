@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,12 +22,12 @@ from ..protocols import Batch, Protocol
 from ..records import SCHEMA, Dropped, Observation, Reply, Trial
 from .ablation import Ablation
 from .boundary import rolls_of
-from .cost import Cost
-from .findings import explained
+from .findings import Evidence, explained
 from .gates import GateTally
 from .hooks import Seam, find_seams
 from .measured import REFERENCE_CONTEXTS, Measured
 from .probe import gate_grids, has_bias, priors, rolled
+from .result import Cost, ExplanationResult, Method, read_explanation
 from .units import BASE, Branch, Mode, Unit, Where, every_head, latent_heads, together
 
 Report = Callable[[int, int], None]
@@ -115,6 +114,11 @@ class Explanation:
         """Everything that each trial is answered as."""
         return [BASE, *(unit.name for unit in self.units), *(roll_name(slots) for slots in self.rolls)]
 
+    @property
+    def path(self) -> Path:
+        """Of explain.json."""
+        return self.out / "explain.json"
+
     def cost(self) -> Cost:
         """What it will take: contexts are read once for all units, and once for each roll."""
         trials = [trial for batch in self.batches for trial in batch]
@@ -137,14 +141,14 @@ class Explanation:
             seconds=seconds,
         )
 
-    def run(self, report: Report = lambda done, total: None) -> Path:
+    def run(self, report: Report = lambda done, total: None) -> ExplanationResult:
         """Explain, or go on where an interrupted explanation stopped.
 
         Args:
             report: told the answered trials, and all.
 
         Returns:
-            the path of explain.json.
+            what explain.json holds now.
 
         Raises:
             UsageError: if the folder holds another explanation, or the model does not answer as in the run.
@@ -168,13 +172,12 @@ class Explanation:
                 log.append(lines)
             done += size
             report(done, total)
-        write_atomic(self.out / "explain.json", dump_json(self._found(log.path, tally)))
-        return self.out / "explain.json"
+        self._result(log.path, tally).write(self.path)
+        return read_explanation(self.path)
 
-    def _found(self, log: Path, tally: GateTally) -> dict[str, Any]:
+    def _result(self, log: Path, tally: GateTally) -> ExplanationResult:
         """What follows from all answers, and from the gates over the reference prompts."""
-        return explained(
-            log,
+        evidence = Evidence(
             condition=self.condition,
             run=self.measured.folder.resolve().name,
             model=self.backend.name,
@@ -182,30 +185,27 @@ class Explanation:
             coordinate=self.measured.protocol.moves,
             stride=self.stride,
             observed=self.measured.observed,
-            units=self.units,
+            log=log,
+            units=[unit.name for unit in self.units],
             rolls=[(slots, roll_name(slots)) for slots in self.rolls],
             gates=tally.profiles(priors(self.seams)),
-            account=tally.account(),
+            coverage=tally.coverage_score(),
             grids={seam.shape.layer: grids for seam in self.seams if (grids := _grids_of(seam))},
             raw=self._raw(),
-            rng=np.random.default_rng([self.settings.seed, *self.condition.encode()]),
-            draws=self.settings.draws,
-            facts=self._facts(),
         )
-
-    def _facts(self) -> dict[str, Any]:
-        """How it was done, for the page."""
-        engine = self.engine
-        return {
-            "mode": self.settings.mode,
-            "branch": self.settings.branch,
-            "where": self.settings.where,
-            "seed": self.settings.seed,
-            "draws": self.settings.draws,
-            "reference_prompts": engine.bank.prompts,
-            "verified": {name: float(f"{value:.3g}") for name, value in engine.verified.items()},
-            "class": self.measured.described.backend.kind,
-        }
+        method = Method(
+            mode=self.settings.mode,
+            branch=self.settings.branch,
+            where=self.settings.where,
+            seed=self.settings.seed,
+            draws=self.settings.draws,
+            reference_prompts=self.engine.bank.prompts,
+            verified={name: float(f"{value:.3g}") for name, value in self.engine.verified.items()},
+            kind=self.measured.described.backend.kind or "unknown",
+        )
+        rng = np.random.default_rng([self.settings.seed, *self.condition.encode()])
+        # A result holds no times, so that the same settings give the same bytes.
+        return explained(evidence, method, self.cost().model_copy(update={"seconds": None}), rng=rng)
 
     def _units(self) -> list[Unit]:
         shapes = [seam.shape for seam in self.seams]

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from ..grid import WindowGrid
 from ..statistics.intervals import Rates, clustered_t, rates
-from .coverage_score import Account, part
+from .coverage_score import CoverageScore, part
+from .result import HeadGate
 
 Floats = npt.NDArray[np.float64]
 
@@ -42,36 +43,6 @@ class Fact:
     row: int
     key: int
     value: int
-
-
-@dataclass(frozen=True, slots=True)
-class HeadGate:
-    """The profile of one head's gate.
-
-    Attributes:
-        layer, head: whose.
-        mean_W, low_W, high_W: mean weight of each slot with its 95 % interval over contexts.
-        prior_W: what the learned bias alone would give: its softmax; None for a gate without bias.
-        entropy: of a window's weights, on average, as a share of that of the uniform gate.
-        entropy_of_mean: of the mean weights, as the same share.
-        recurrence: share of the weights' variance around 1/W that is between slots and not between inputs: 1 for a
-            preference that recurs on every input, 0 for one that follows content alone. None for a uniform gate.
-        prior_distance: total variation distance between the mean weights and the prior.
-        prior_correlation: correlation of the mean weights with the prior over slots.
-    """
-
-    layer: int
-    head: int
-    mean_W: Floats
-    low_W: Floats
-    high_W: Floats
-    prior_W: Floats | None
-    entropy: float
-    entropy_of_mean: float
-    recurrence: float | None
-    prior_distance: float | None
-    prior_correlation: float | None
-    windows: int
 
 
 @dataclass
@@ -120,8 +91,8 @@ class GateTally:
                 found.append(_profile(layer, head, clusters, None if prior_HW is None else prior_HW[head]))
         return found
 
-    def account(self) -> Account | None:
-        """The coverage account; None with fewer than two layers of gates, or a phase without a fact."""
+    def coverage_score(self) -> CoverageScore | None:
+        """The coverage score; None with fewer than two layers of gates, or a phase without a fact."""
         layers = sorted(layer for layer, parts in self._parts.items() if parts)
         if len(layers) < 2:
             return None
@@ -129,7 +100,7 @@ class GateTally:
         keep = self._by_phase(layers[-1], 1)
         if keep is None or any(one is None for one in link):
             return None
-        return Account(np.concatenate([one for one in link if one is not None]), keep)
+        return CoverageScore(np.concatenate([one for one in link if one is not None]), keep)
 
     def _by_phase(self, layer: int, which: int) -> Floats | None:
         """Mean link (0) or keep (1) of each head at each phase."""
@@ -176,7 +147,7 @@ def prefers_slots(gate: HeadGate, grid: WindowGrid, stride: int) -> npt.NDArray[
     """
     position_P = np.arange(stride)
     best_P = np.zeros(stride)
-    for slot, weight in enumerate(gate.mean_W):
+    for slot, weight in enumerate(gate.mean):
         here_P = (position_P + grid.shift - slot) % grid.stride == 0
         best_P = np.where(here_P, np.maximum(best_P, weight), best_P)
     chosen: npt.NDArray[np.bool_] = best_P > best_P.mean() + 1e-12
@@ -220,10 +191,10 @@ def _profile(layer: int, head: int, clusters: Sequence[_Sums], prior_W: Floats |
     return HeadGate(
         layer=layer,
         head=head,
-        mean_W=mean_W,
-        low_W=low_W,
-        high_W=high_W,
-        prior_W=prior_W,
+        mean=mean_W,
+        low=low_W,
+        high=high_W,
+        prior=prior_W,
         entropy=entropy / uniform if width > 1 else 1.0,
         entropy_of_mean=float(-(mean_W * np.log(np.where(mean_W > 0, mean_W, 1))).sum() / uniform)
         if width > 1

@@ -6,7 +6,6 @@ Suffixes as in `statistics.table`; U units, P phases.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,43 +14,13 @@ from scipy import stats
 from ..errors import UsageError
 from ..statistics.correction import holm
 from ..statistics.fold import Fold, fold_table, phase_effects, phase_rates, trend_basis, within_blocks
-from ..statistics.intervals import CONFIDENCE, Estimate, Rates, clustered_t, rates, t_quantile
+from ..statistics.intervals import CONFIDENCE, Rates, clustered_t, rates, t_quantile
 from ..statistics.permutation import permutation_p, permuted_sums, quadratic_form
 from ..statistics.phase_effect import phase_sd
 from ..statistics.table import Coordinate, Floats, Outcome, Table
+from .result import Contrast, Interval, Loss
 
 POWER = 0.8
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """What is lost without one unit.
-
-    Attributes:
-        unit: its name.
-        outcome: accuracy, or log-probability in nats.
-        mean: lost over all trials; interval at 95 % over all units together.
-        mean_p: that nothing is lost on average, by cluster t; and corrected over units by Holm.
-        phase_P, low_P, high_P: lost at each phase; intervals at 95 % over all units together.
-        index: specialisation, see `specialise`; None where the mean loss is not above 0.
-        phase_sd: SD over phases of the loss, sampling noise removed.
-        p: that the loss is the same at all phases, by permuting layouts within contexts; corrected by Holm.
-        null_95: 95th percentile of the index under that permutation.
-    """
-
-    unit: str
-    outcome: Outcome
-    mean: Estimate
-    mean_p: float
-    mean_p_holm: float
-    phase_P: Floats
-    low_P: Floats
-    high_P: Floats
-    index: float | None
-    phase_sd: Estimate
-    p: float
-    p_holm: float
-    null_95: float | None
 
 
 def lost(base: Table, without: Table, outcome: Outcome) -> Table:
@@ -107,14 +76,12 @@ def specialise(
     found = [_loss(table, outcome, plain, coordinate, confidence, rng, draws) for table in tables]
     if not found:
         return []
-    mean_p_U = holm(np.array([loss.mean_p for loss in found]))
-    p_U = holm(np.array([loss.p for loss in found]))
-    return [_corrected(loss, m, p) for loss, m, p in zip(found, mean_p_U.tolist(), p_U.tolist(), strict=True)]
-
-
-def _corrected(loss: Loss, mean_p: float, p: float) -> Loss:
-    values = {name: getattr(loss, name) for name in Loss.__slots__}
-    return Loss(**{**values, "mean_p_holm": mean_p, "p_holm": p})
+    mean_p_U = holm(np.array([loss.mean_p for loss in found])).tolist()
+    p_U = holm(np.array([loss.p for loss in found])).tolist()
+    return [
+        loss.model_copy(update={"mean_p_holm": mean_p, "p_holm": p})
+        for loss, mean_p, p in zip(found, mean_p_U, p_U, strict=True)
+    ]
 
 
 def _loss(
@@ -144,14 +111,14 @@ def _loss(
     return Loss(
         unit=table.condition,
         outcome=outcome,
-        mean=Estimate(mean, float(low_1[0]), float(high_1[0])),
+        mean=Interval(value=mean, low=float(low_1[0]), high=float(high_1[0])),
         mean_p=_p_mean(whole),
         mean_p_holm=1.0,
-        phase_P=at_phase.rate_R,
-        low_P=low_P,
-        high_P=high_P,
+        phase=at_phase.rate_R,
+        low=low_P,
+        high=high_P,
         index=index,
-        phase_sd=spread,
+        phase_sd=Interval.of(spread),
         p=p,
         p_holm=1.0,
         null_95=null_95,
@@ -170,21 +137,6 @@ def _p_mean(whole: Rates) -> float:
     if clusters < 2 or se == 0:
         return 1.0 if whole.rate_R[0] == 0 or clusters < 2 else 0.0
     return float(2 * stats.t.sf(abs(float(whole.rate_R[0])) / se, clusters - 1))
-
-
-@dataclass(frozen=True, slots=True)
-class Contrast:
-    """A mean over some phases less the mean over the others.
-
-    Attributes:
-        estimate: in the outcome's units, with its 95 % interval over contexts.
-        phases: the phases on the positive side.
-        smallest: the difference that a test at 5 % would have found with 80 % power, from the noise measured.
-    """
-
-    estimate: Estimate
-    phases: tuple[int, ...]
-    smallest: float | None
 
 
 def contrast(
@@ -214,8 +166,9 @@ def contrast(
     clusters = len(one.deviation_CR)
     value, phases = float(one.rate_R[0]), tuple(np.flatnonzero(chosen_P).tolist())
     if clusters < 2:
-        return Contrast(Estimate(value), phases, None)
+        return Contrast(estimate=Interval(value=value), phases=phases, smallest=None)
     low, high = clustered_t(one, confidence)
     power = float(stats.t.ppf(POWER, clusters - 1))
     smallest = float(one.se[0]) * (t_quantile(clusters - 1, confidence) + power)
-    return Contrast(Estimate(value, float(low[0]), float(high[0])), phases, smallest)
+    estimate = Interval(value=value, low=float(low[0]), high=float(high[0]))
+    return Contrast(estimate=estimate, phases=phases, smallest=smallest)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..errors import BrokenRecordError
 from ..explaining.coverage_score import KEPT
-from ..files import read_json, write_atomic
+from ..explaining.result import read_explanation
+from ..files import write_atomic
 from ..statistics.verdict import SIGNIFICANT, listed, number, p_words, percent, plain, points
 from .explain_figures import Row, account_curve, gate_bars, heat_map, loss_curve
 from .figures import Figure
@@ -30,29 +30,13 @@ GATES = ("Head", "Entropy", "Entropy of the mean", "Recurs", "From the prior", "
 ROLLS = ("Rolled by", "Mean changes by", "Boundary changes by", "95 % over all rolls", "Stays", "Moves along")
 
 
-def read_explanation(path: Path) -> dict[str, Any]:
-    """Read an explain.json.
-
-    Raises:
-        UsageError: if there is no such file.
-        BrokenRecordError: if it is not what `explain` writes.
-    """
-    content = read_json(path)
-    if (
-        not isinstance(content, dict)
-        or not {"curve", "losses", "gates", "boundary", "facts"} <= content.keys()
-    ):
-        raise BrokenRecordError(f"{path} holds no explanation; run `phasescope explain` again")
-    return content
-
-
 def explain_page(path: Path) -> Path:
     """Write explain.html beside an explain.json: one file that needs nothing beside it.
 
     Returns:
         its path.
     """
-    told = read_explanation(path)
+    told = read_explanation(path).model_dump(mode="json", by_alias=True)
     said = sentences(told)
     page = filled(
         "explain.html.j2",
@@ -80,7 +64,7 @@ def explain_page(path: Path) -> Path:
 
 def explain_summary(path: Path) -> str:
     """What a terminal prints: one sentence per section."""
-    told = read_explanation(path)
+    told = read_explanation(path).model_dump(mode="json", by_alias=True)
     return "\n".join(sentences(told).values()).replace("\N{NO-BREAK SPACE}", " ")
 
 
@@ -148,7 +132,7 @@ def _gate_words(told: dict[str, Any]) -> str:
 
 
 def _account_words(told: dict[str, Any]) -> str:
-    account = told["account"]
+    account = told["coverage_score"]
     if account is None:
         return ""
     unkept = account["unkept"]
@@ -226,7 +210,7 @@ def _heads(told: dict[str, Any]) -> list[Figure]:
 
 
 def _account(told: dict[str, Any]) -> list[Figure]:
-    account = told["account"]
+    account = told["coverage_score"]
     if account is None:
         return []
     names = [
