@@ -21,7 +21,7 @@ from pydantic import (
 
 from ..errors import MissingExtraError
 from ..files import dump_json, read_record, write_atomic
-from ..records import SCHEMA, Finding, Record
+from ..records import SCHEMA, Finding, Name, Record
 from ..statistics.intervals import Estimate
 from ..statistics.table import Coordinate, Outcome
 from .units import Branch, Mode, Where
@@ -47,7 +47,6 @@ Ends = Annotated[tuple[End, ...], BeforeValidator(_listed), Field(max_length=MOS
 Matrix = Annotated[tuple[Numbers, ...], BeforeValidator(_listed), Field(max_length=MOST_PHASES)]
 Phases = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(max_length=MOST_PHASES)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
-Name = Annotated[str, Field(max_length=10_000)]
 
 
 class Interval(Record):
