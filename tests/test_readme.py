@@ -32,6 +32,7 @@ def test_a_python_snippet_runs(tmp_path, snippet):
     assert done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_the_commands_run_in_order(tmp_path):
     """As written, except that training takes 3 steps instead of thousands."""
     assert len(COMMANDS) == 4

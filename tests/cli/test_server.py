@@ -168,6 +168,7 @@ def test_where_no_model_is_listed_one_has_to_be_named(base_install: BaseInstall,
     assert "lists 0 models (none); name one with --model" in said
 
 
+@pytest.mark.slow
 def test_an_interrupt_says_that_the_same_command_goes_on(tmp_path: Path, folder: Path) -> None:
     """Within a moment, although every request hangs; exit code 130."""
     with FakeServer(Hashed(9), Offers(logprobs="records", top=0), small_tokenizer()) as server:

@@ -200,6 +200,7 @@ def browser(tmp_path_factory):
     chrome.quit()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_browser_shows_the_page_offline_without_errors_or_overflow(

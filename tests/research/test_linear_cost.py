@@ -98,6 +98,7 @@ def test_our_csa_layer_equals_that_of_transformers_in_blocks_with_a_choice():
     assert facts["equal_choices"] > 0.999
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak is read from Linux")
 @pytest.mark.parametrize("times", [1, 2])
 def test_peak_memory_is_that_of_one_run(times):

@@ -32,6 +32,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "timings.jsonl"}
 
 
+@pytest.mark.slow
 def test_two_workers_write_the_bytes_of_one_process_though_both_are_killed(tmp_path: Path) -> None:
     """A batch whose worker is killed goes to a new one; progress counts every trial once."""
     run(conditions(), tmp_path / "one", seed=3)
@@ -58,6 +59,7 @@ def test_an_error_in_a_worker_ends_the_run_and_another_engine_finishes_it(tmp_pa
     assert files(tmp_path / "cut") == files(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_worker_that_always_dies_is_one_line(tmp_path: Path) -> None:
     """With what killed it."""
     with pytest.raises(UsageError, match=r"3 workers died over the batch c0000 \(killed by signal 9\)"):

@@ -68,6 +68,7 @@ def test_a_small_model_learns_and_the_curriculum_moves_on(tmp_path):
     assert model.config.plan == SMALL["compression"]
 
 
+@pytest.mark.slow
 def test_a_run_killed_twice_ends_with_the_same_bits(tmp_path):
     """SIGKILL in mid-run, twice, then the same command: weights equal an uninterrupted run's."""
     settings = Training(**SMALL, steps=300)

@@ -22,6 +22,7 @@ from phasescope.running.runner import Condition, run
 from phasescope.runs import read_run
 from phasescope.text.tokens import Tokenizer
 
+pytestmark = pytest.mark.slow
 PATIENT = Limits(timeout=300.0, concurrency=2)
 SMALL = PrefixPadding(pairs=8, contexts=1, residues=4, questions=2)
 
