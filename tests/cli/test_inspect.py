@@ -47,7 +47,7 @@ def test_the_zoo_is_inspected_by_name_with_its_prior() -> None:
     """Every model; a gate that prefers a phase says so."""
     for name in zoo.names():
         said = say(name)
-        assert said.startswith("phase-sensitive" if zoo.card(name)["compression"] else "no token grid")
+        assert said.startswith("phase-sensitive" if zoo.card(name).compression else "no token grid")
     assert "favours phase 7" in say("w8s8-4kv")
 
 

@@ -144,7 +144,7 @@ def test_cost_is_known_before_it_starts(measured):
         ({"condition": "nobody"}, r"no such condition; it has w8s8-1kv, full-1kv"),
         ({"blocks": 500}, r"has answered 64 whole blocks"),
         ({"blocks": 0}, "at least 1"),
-        ({"model": "nowhere"}, r"neither a folder nor one of the zoo"),
+        ({"model": "nowhere"}, r"neither a folder nor one of"),
         ({"model": "w4s4-1kv"}, r"other weights than"),
         ({"together": ("L0.H0+L7.H0",)}, r"no head 'L7.H0'"),
         ({"condition": "full-1kv", "branch": "entries"}, r"no entries beside its tokens"),

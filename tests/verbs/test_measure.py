@@ -9,8 +9,9 @@ from phasescope import UsageError
 from phasescope import verbs as experiments
 from phasescope.checkpoints import smollm2 as natural
 from phasescope.checkpoints import zoo
+from phasescope.checkpoints.resolve import Checkpoint, resolve
 from phasescope.runs import read_run
-from phasescope.verbs import checkpoint, local
+from phasescope.verbs import local
 
 
 def measure(models, protocols, out, *, tokenizer=None, **settings):
@@ -21,16 +22,16 @@ def measure(models, protocols, out, *, tokenizer=None, **settings):
 def test_a_model_is_a_zoo_name_or_a_folder(tmp_path):
     """Anything else is an error that lists the zoo."""
     name = zoo.names()[0]
-    assert checkpoint(name) == (name, zoo.folder(name))
-    assert checkpoint(str(tmp_path)) == (tmp_path.name, tmp_path)
+    assert resolve(name) == Checkpoint(name, zoo.folder(name))
+    assert resolve(str(tmp_path)) == Checkpoint(tmp_path.name, tmp_path)
     with pytest.raises(UsageError, match=name):
-        checkpoint("nothing-of-the-kind")
+        resolve("nothing-of-the-kind")
 
 
 def test_a_protocol_asks_for_as_many_records_as_the_least_trained_model_knows(tmp_path):
     """By default the cards decide; an explicit number wins."""
     name = zoo.names()[0]
-    assert local([str(tmp_path)])[0].card() == {}
+    assert local([str(tmp_path)])[0].pairs is None
     measure([name], ["prefix"], tmp_path / "cards", seed=0, contexts=1)
     measure([name], ["prefix"], tmp_path / "own", seed=0, contexts=1, pairs=5)
     pairs = [
@@ -39,7 +40,7 @@ def test_a_protocol_asks_for_as_many_records_as_the_least_trained_model_knows(tm
         ]
         for run in ("cards", "own")
     ]
-    assert pairs == [zoo.card(name)["pairs"], 5]
+    assert pairs == [zoo.card(name).pairs, 5]
 
 
 def test_conditions_of_one_protocol_see_the_same_trials(tmp_path):
@@ -107,11 +108,11 @@ def test_a_prompt_longer_than_the_model_reads_is_refused(tmp_path, dense):
     """By its config; a nested one and one that says nothing are read too."""
     with pytest.raises(UsageError, match="dense reads at most 512 tokens"):
         measure([str(dense)], ["needle"], tmp_path / "run", **SMALL, prompt_tokens=513)
-    assert local([str(dense)])[0].longest_prompt() == 512
+    assert local([str(dense)])[0].longest_prompt == 512
     (tmp_path / "config.json").write_text('{"text_config": {"max_position_embeddings": 77}}')
-    assert local([str(tmp_path)])[0].longest_prompt() == 77
+    assert local([str(tmp_path)])[0].longest_prompt == 77
     (tmp_path / "config.json").write_text("{}")
-    assert local([str(tmp_path)])[0].longest_prompt() > 131072
+    assert local([str(tmp_path)])[0].longest_prompt > 131072
 
 
 def test_a_tokenizer_can_be_given_from_elsewhere(tmp_path, dense):
@@ -131,6 +132,6 @@ def test_a_tokenizer_can_be_given_from_elsewhere(tmp_path, dense):
 def test_the_natural_model_is_known_by_name(monkeypatch, tmp_path):
     """Beside the zoo's, and in the list of what is known."""
     monkeypatch.setattr(natural, "folder", lambda: tmp_path)
-    assert checkpoint(natural.NAME) == (natural.NAME, tmp_path)
+    assert resolve(natural.NAME) == Checkpoint(natural.NAME, tmp_path)
     with pytest.raises(UsageError, match=natural.NAME):
-        checkpoint("nothing-of-the-kind")
+        resolve("nothing-of-the-kind")

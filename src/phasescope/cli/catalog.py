@@ -20,10 +20,10 @@ def list_names() -> None:
         table.add_column(column)
     for name in zoo.names():
         card = zoo.card(name)
-        plan = card["compression"]
+        plan = card.compression
         grid = f"W{plan['width']}/S{plan['stride']} {plan['compressor']}" if plan else "full attention"
-        found = [_found(card["measured"][protocol]) for protocol in ("prefix", "in_sequence")]
-        table.add_row(name, grid, str(card["kv_heads"]), str(card["pairs"]), *found)
+        found = [_found(card.measured[protocol]) for protocol in ("prefix", "in_sequence")]
+        table.add_row(name, grid, str(card.kv_heads), str(card.pairs), *found)
     console.print(table)
     console.print(f"a pretrained model without a grid: {natural.NAME}, from the package {natural.PACKAGE}")
     for kind in (COMPRESSORS, PROTOCOLS, BACKENDS, ENGINES):

@@ -12,7 +12,6 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from ..checkpoints import zoo
 from ..checkpoints.grids import (
     FLAT,
     Fold,
@@ -26,6 +25,7 @@ from ..checkpoints.grids import (
     read_target,
     technique,
 )
+from ..checkpoints.resolve import names, resolve
 from ..errors import UsageError
 from ..files import dump_json
 
@@ -86,7 +86,7 @@ def family_rows() -> Iterator[str]:
 
 
 def _place(path: str) -> str | Path:
-    return zoo.folder(path) if path in zoo.names() and not Path(path).exists() else path
+    return resolve(path).folder if path in names() else path
 
 
 def _prior(target: Target) -> tuple[Sequence[Prior], str]:

@@ -12,11 +12,11 @@ from typing import Self
 import numpy as np
 
 from ..backends.transformers.backend import TransformersBackend
-from ..checkpoints import zoo
+from ..checkpoints.resolve import resolve_measured
 from ..errors import UsageError
 from ..protocols import Batch, Protocol, described_protocol
 from ..records import Observation, Trial
-from ..runs import ConditionDescription, ModelInfo, Run, read_run
+from ..runs import ConditionDescription, Run, read_run
 
 DEFAULT_BLOCKS = 200
 REFERENCE_CONTEXTS = 8
@@ -69,7 +69,7 @@ class Measured:
         observed = run.observations[name]
         if not observed:
             raise UsageError(f"condition {name} of {folder} has answered no trial; measure it first")
-        path = _checkpoint(info, model, folder)
+        path = resolve_measured(info, model).folder
         backend = TransformersBackend.load(
             path,
             name=info.model,
@@ -183,22 +183,3 @@ def _chosen(run: Run, condition: str | None, folder: Path) -> ConditionDescripti
 def _first_token(trial: Trial) -> Trial:
     """The trial with the first token of its answer as the whole of it."""
     return trial if len(trial.answer_ids) == 1 else replace(trial, answer_ids=trial.answer_ids[:1])
-
-
-def _checkpoint(backend: ModelInfo, model: str | None, folder: Path) -> Path:
-    """Where the condition's model lies: as given, as the run says, or in the zoo by its name."""
-    if model is not None:
-        if model in zoo.names():
-            return zoo.folder(model)
-        if Path(model).is_dir():
-            return Path(model)
-        raise UsageError(f"--model {model}: neither a folder nor one of the zoo: {', '.join(zoo.names())}")
-    told = backend.path
-    if told and Path(told).is_dir():
-        return Path(told)
-    if backend.model in zoo.names():
-        return zoo.folder(backend.model)
-    raise UsageError(
-        f"{folder} was measured with {backend.model}, which is not at {told or 'a place that run.json tells'}; "
-        "say where it is with --model"
-    )

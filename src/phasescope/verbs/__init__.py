@@ -1,7 +1,6 @@
 """The experiments that the command line names. Torch is imported by what runs a local model, when it runs."""
 
 from .answerers import Answerer as Answerer
-from .answerers import checkpoint as checkpoint
 from .answerers import local as local
 from .answerers import served as served
 from .card import write_card as write_card

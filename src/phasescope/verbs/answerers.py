@@ -9,14 +9,9 @@ from typing import Any
 
 from ..backends import Backend, BackendSpec
 from ..backends.openai.backend import OpenAIBackend
-from ..checkpoints import smollm2 as natural
-from ..checkpoints import zoo
-from ..errors import BrokenRecordError, UsageError
-from ..files import read_json
+from ..checkpoints.resolve import LONGEST_PROMPT, ROOM, Checkpoint, resolve
+from ..errors import UsageError
 from ..text.tokens import Tokenizer
-
-LONGEST_PROMPT = 131072
-ROOM = 32  # tokens left for the answer
 
 
 @dataclass(frozen=True)
@@ -26,13 +21,13 @@ class Answerer:
     Attributes:
         name: what a report calls it.
         backend: the backend, or how to make it.
-        folder: its checkpoint's folder, on this machine.
-        tokenizer: where its tokenizer is, if not in that folder.
+        checkpoint: its checkpoint, if that is on this machine.
+        tokenizer: where its tokenizer is, if not beside the checkpoint.
     """
 
     name: str
     backend: Backend | BackendSpec
-    folder: Path | None = None
+    checkpoint: Checkpoint | None = None
     tokenizer: Path | None = None
 
     def read_tokenizer(self) -> Tokenizer:
@@ -41,50 +36,24 @@ class Answerer:
         Raises:
             UsageError: if it is not known where that is, or it cannot be read.
         """
-        place = self.tokenizer or self.folder
-        if place is None:
+        if self.tokenizer is not None:
+            return Tokenizer.load(self.tokenizer)
+        if self.checkpoint is None:
             raise UsageError(
                 f"real text for {self.name} needs its tokenizer; name its folder with --tokenizer"
             )
-        if place == self.folder and self.name in zoo.names():
-            raise UsageError(
-                f"no tokenizer at {place}: {self.name} was trained on token ids and reads no text; ask it `prefix`, "
-                "`in_sequence` or prompts of ids"
-            )
-        return Tokenizer.load(place)
+        return self.checkpoint.tokenizer()
 
-    def card(self) -> dict[str, Any]:
-        """What its card says; empty without one."""
-        path = None if self.folder is None else self.folder / "card.json"
-        return dict(read_json(path)) if path is not None and path.exists() else {}
+    @property
+    def pairs(self) -> int | None:
+        """The records in a context that it was trained on; None where no card says so."""
+        card = None if self.checkpoint is None else self.checkpoint.card
+        return None if card is None else card.pairs
 
+    @property
     def longest_prompt(self) -> int:
         """The longest prompt that its config allows; the default length and its room where none says."""
-        if self.folder is None:
-            return LONGEST_PROMPT + ROOM
-        config = read_json(self.folder / "config.json")
-        nested = config.get("text_config", config) if isinstance(config, dict) else config
-        if not isinstance(nested, dict):
-            raise BrokenRecordError(f"{self.folder / 'config.json'} holds no model's settings; copy it again")
-        longest = nested.get("max_position_embeddings")
-        return longest if isinstance(longest, int) and longest > ROOM else LONGEST_PROMPT + ROOM
-
-
-def checkpoint(model: str) -> tuple[str, Path]:
-    """A model's name and folder, from a zoo name, the natural model's name or a path.
-
-    Raises:
-        UsageError: if it is neither.
-    """
-    if model in zoo.names():
-        return model, zoo.folder(model)
-    if model == natural.NAME:
-        return model, natural.folder()
-    folder = Path(model)
-    if not folder.is_dir():
-        known = ", ".join([*zoo.names(), natural.NAME])
-        raise UsageError(f"no model {model!r}: neither a folder nor one of the zoo: {known}")
-    return folder.resolve().name, folder
+        return LONGEST_PROMPT + ROOM if self.checkpoint is None else self.checkpoint.longest_prompt
 
 
 def local(
@@ -107,9 +76,10 @@ def local(
     """
     known: dict[str, Any] = {"grids": []} if control else {}
     found = []
-    for name, folder in map(checkpoint, models):
-        settings = {**(loading or {}), **known, "path": str(folder.resolve()), "name": name}
-        found.append(Answerer(name, BackendSpec("transformers", settings), folder, tokenizer))
+    for checkpoint in map(resolve, models):
+        name, folder = checkpoint.name, str(checkpoint.folder)
+        settings = {**(loading or {}), **known, "path": folder, "name": name}
+        found.append(Answerer(name, BackendSpec("transformers", settings), checkpoint, tokenizer))
     return found
 
 

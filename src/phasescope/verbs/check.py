@@ -12,9 +12,9 @@ from ..checking.cases import ENGINE_STRIDES
 from ..checking.effect import read_effect
 from ..checking.server import connected, require_rounding
 from ..checkpoints.grids import read_target
+from ..checkpoints.resolve import resolve
 from ..errors import UsageError
 from ..text.tokens import Tokenizer
-from .answerers import checkpoint
 
 
 def check(
@@ -48,7 +48,8 @@ def check(
     from ..checking.local import LocalEngine, require_dtype  # needs torch, and checking a server does not
 
     require_dtype(dtype)
-    name, folder = checkpoint(model)
+    found = resolve(model)
+    name, folder = found.name, found.folder
     backend = BACKENDS.load("transformers").load(
         folder, name=name, device=device, dtype=dtype, trust_remote_code=trust_remote_code
     )

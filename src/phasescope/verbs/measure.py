@@ -9,11 +9,12 @@ from typing import Any
 
 from ..catalog import PROTOCOLS
 from ..checkpoints import zoo
+from ..checkpoints.resolve import LONGEST_PROMPT, ROOM
 from ..errors import UsageError
 from ..protocols import PaddingSweep, Protocol
 from ..running import Engine
 from ..running.runner import Condition, Report, run
-from .answerers import LONGEST_PROMPT, ROOM, Answerer, local
+from .answerers import Answerer, local
 
 DEMO_PROTOCOLS = ("prefix", "in_sequence")
 DEMO_SEED = 0
@@ -45,7 +46,7 @@ def conditions_of(
     kinds = {name: PROTOCOLS.load(name) for name in protocols}
     given = {name: value for name, value in settings.items() if value is not None}
     _refuse_unknown(given, kinds)
-    trained = min(int(answerer.card().get("pairs", DEFAULT_PAIRS)) for answerer in answerers)
+    trained = min(answerer.pairs or DEFAULT_PAIRS for answerer in answerers)
     return [
         Condition(
             answerer.name if len(kinds) == 1 else f"{answerer.name}/{label}",
@@ -109,7 +110,7 @@ def _protocol(kind: type[Protocol], answerer: Answerer, given: dict[str, Any], t
         return kind(**{"pairs": trained, **settings} if "pairs" in own else settings)
     settings["tokenizer"] = answerer.read_tokenizer()
     if "prompt_tokens" in own:
-        longest = answerer.longest_prompt()
+        longest = answerer.longest_prompt
         tokens = settings.setdefault("prompt_tokens", min(LONGEST_PROMPT, longest - ROOM))
         if tokens > longest:
             raise UsageError(

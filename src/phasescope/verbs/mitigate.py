@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..backends import loaded
+from ..checkpoints.resolve import resolve_measured
 from ..errors import UsageError
 from ..mitigations import Combine, Ways, conditions, lines, outcomes, read_profile, write_outcomes
 from ..protocols import described_protocol
@@ -66,9 +67,9 @@ def mitigate(
         return [
             f"{profile.condition}: no phase effect was found, so there is nothing to mend (--anyway tries all the same)"
         ]
-    (answerer,) = local([model or own.backend.path or own.backend.model], loading={"device": device})
-    checkpoint = answerer.folder or Path(own.backend.model)
-    protocol = described_protocol(own.protocol, checkpoint).with_contexts(contexts)
+    checkpoint = resolve_measured(own.backend, model)
+    (answerer,) = local([str(checkpoint.folder)], loading={"device": device})
+    protocol = described_protocol(own.protocol, checkpoint.folder).with_contexts(contexts)
     backend = loaded(answerer.backend)
     ways = Ways(shifts or (0, max(1, profile.stride // 2)), combine, below, limit)
     target = folder / "mitigate" if out is None else out

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..checkpoints.resolve import resolve
 from ..errors import UnknownNameError, UsageError
 from ..files import write_atomic
 from ..records import Record
@@ -13,7 +14,6 @@ from ..running.runner import Report
 from ..text.corpus import Corpus
 from ..text.synthetic import RetrievalVocabulary
 from ..text.tokens import Tokenizer
-from .answerers import checkpoint
 from .card import write_card
 from .watch import watcher
 
@@ -84,7 +84,7 @@ def training_settings(
     if read is not None:
         base["text"] = {**(base.get("text") or read.model_dump()), **(text or {})}
     base["compression"] = _compression(base.get("compression"), compression or {})
-    start = None if inputs.start is None else checkpoint(inputs.start)[1]
+    start = None if inputs.start is None else resolve(inputs.start).folder
     if start is not None:
         found = read_start(start)
         shape = found.shape()
@@ -134,7 +134,7 @@ def train(
     from .. import training
 
     corpus = None if inputs.corpus is None else Corpus.open(inputs.corpus)
-    start = None if inputs.start is None else checkpoint(inputs.start)[1]
+    start = None if inputs.start is None else resolve(inputs.start).folder
     training.train(
         settings,
         out,

@@ -15,6 +15,7 @@ from phasescope import Reply, Trial, UsageError, WindowGrid
 from phasescope.backends.prefixes import contexts
 from phasescope.backends.transformers.backend import TransformersBackend
 from phasescope.backends.transformers.load import folder_vocabulary
+from phasescope.errors import PhasescopeError
 from phasescope.protocols import InSequencePadding, PrefixPadding, QueryPadding
 from tests.backends.tiny_models import GRIDS, MODELS, SHAPE, VOCABULARY, deepseek_v4, ours, qwen3
 
@@ -334,7 +335,7 @@ def test_the_vocabulary_is_read_from_the_card(tmp_path: Path) -> None:
 def test_a_card_without_a_usable_vocabulary_is_refused(tmp_path: Path, card: Any) -> None:
     """One line that names the file."""
     (tmp_path / "card.json").write_text(json.dumps(card))
-    with pytest.raises(UsageError, match=r"card\.json has no vocabulary") as caught:
+    with pytest.raises(PhasescopeError, match=r"card\.json") as caught:
         folder_vocabulary(tmp_path)
     assert "\n" not in str(caught.value)
 

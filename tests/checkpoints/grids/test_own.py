@@ -52,7 +52,7 @@ def test_the_grids_are_those_of_the_configuration_class(plan: dict[str, Any]) ->
 def test_the_zoo_is_read_as_its_cards_say() -> None:
     """Controls are controls; the reach is what comes before the first complete window, or the tail."""
     for name in zoo.names():
-        found, plan = read_target(zoo.folder(name)), zoo.card(name)["compression"]
+        found, plan = read_target(zoo.folder(name)), zoo.card(name).compression
         assert found.control is (plan is None)
         if plan is not None:
             shifts = list(dict.fromkeys(np.ravel(plan["shift"]).tolist()))  # in the order of layers and heads

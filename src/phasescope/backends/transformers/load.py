@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 from transformers import AutoModelForCausalLM
 
 import phasescope.models  # noqa: F401  # registers our classes with the auto classes
 
+from ...checkpoints.card import read_card
 from ...errors import MissingExtraError, UsageError
-from ...files import read_json
 from ...text.synthetic import RetrievalVocabulary
 from ...text.tokens import Tokenizer
 
@@ -86,15 +85,13 @@ def folder_vocabulary(folder: Path) -> RetrievalVocabulary:
     Raises:
         UsageError: if the folder has neither, or the tokenizer has too few whole words.
     """
-    card = read_json(folder / "card.json") if (folder / "card.json").exists() else None
-    text_alone = isinstance(card, dict) and "text" in card and "vocabulary" not in card
-    if card is not None and not text_alone:
-        try:
-            return RetrievalVocabulary.model_validate(card["vocabulary"])
-        except (KeyError, TypeError, ValidationError) as error:
-            raise UsageError(
-                f"{folder}/card.json has no vocabulary of fillers, keys and values: {first_line(error)}"
-            ) from error
+    card = read_card(folder)
+    if card is not None and card.vocabulary is not None:
+        return card.vocabulary
+    if card is not None and card.text is None:
+        raise UsageError(
+            f"{folder}/card.json has no vocabulary of fillers, keys and values; copy the card again"
+        )
     if not (folder / "tokenizer.json").exists():
         raise UsageError(
             f"{folder} has neither card.json nor a tokenizer.json; pass a vocabulary or add its tokenizer"

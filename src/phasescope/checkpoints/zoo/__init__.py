@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
-from typing import Any
 
-from ...errors import UnknownNameError
-from ...files import read_json
+from ...errors import UnknownNameError, UsageError
+from ..card import NAME, ModelCard, read_card
 
 HERE = Path(__file__).parent
 
@@ -18,10 +18,7 @@ def names(*, demo: bool = False) -> list[str]:
         demo: only those that the demo measures: trained on records alone, they share a vocabulary and so answer the
             same questions.
     """
-    cards = {path.parent.name: read_json(path) for path in HERE.glob("*/card.json")}
-    if demo:
-        cards = {name: card for name, card in cards.items() if "text" not in card}
-    return sorted(cards, key=lambda name: (cards[name]["compression"] is not None, name))
+    return [name for name in _folders() if not demo or card(name).text is None]
 
 
 def folder(name: str) -> Path:
@@ -30,12 +27,29 @@ def folder(name: str) -> Path:
     Raises:
         UnknownNameError: if no checkpoint has that name.
     """
-    if name not in names():
+    if name not in _folders():
         raise UnknownNameError(f"unknown zoo model {name!r}; known: {', '.join(names())}")
     return HERE / name
 
 
-def card(name: str) -> dict[str, Any]:
-    """How a checkpoint was made and what it scored: command, seed, tokens, minutes, loss, accuracy, phase SD."""
-    facts: dict[str, Any] = read_json(folder(name) / "card.json")
-    return facts
+@cache
+def card(name: str) -> ModelCard:
+    """How a checkpoint was made and what it scored.
+
+    Raises:
+        UnknownNameError: if no checkpoint has that name.
+        UsageError: if it has lost its card.
+    """
+    found = read_card(folder(name))
+    if found is None:
+        raise UsageError(f"{name} has lost its card.json; install phasescope again")
+    return found
+
+
+@cache
+def _folders() -> tuple[str, ...]:
+    """The shipped checkpoints, controls first."""
+    folders = {path.parent.name: read_card(path.parent) for path in HERE.glob(f"*/{NAME}")}
+    return tuple(
+        sorted(folders, key=lambda name: ((own := folders[name]) and own.compression is not None, name))
+    )

@@ -1,0 +1,65 @@
+"""The card beside a trained checkpoint: how it was made, on what, and what it recalls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from ..errors import BrokenRecordError
+from ..files import read_json
+from ..records import Record
+from ..text.synthetic import RetrievalVocabulary
+
+NAME = "card.json"
+
+
+class ModelCard(Record):
+    """What a checkpoint's author says of it; fields that are not ours are kept as they are.
+
+    Attributes:
+        command: the command that trained it.
+        seed: of its training.
+        compression: how it compresses its KV cache, as in its config; null for full attention.
+        kv_heads: KV heads of each layer.
+        steps, tokens, minutes: of its training.
+        loss, accuracy: at the end of training, on records.
+        pairs: records in a context that it was trained on.
+        vocabulary: which token ids are filler, keys and values; null for a model of text alone.
+        measured: what it recalls, by protocol.
+        text: what it was trained on and how it reads held-out text; null for a model of records alone.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    command: str | None = None
+    seed: int | None = Field(default=None, ge=0)
+    compression: dict[str, Any] | None = None
+    kv_heads: int | None = Field(default=None, ge=1, le=4096)
+    steps: int | None = Field(default=None, ge=0)
+    tokens: int | None = Field(default=None, ge=0)
+    minutes: float | None = Field(default=None, ge=0)
+    loss: float | None = None
+    accuracy: float | None = Field(default=None, ge=0, le=1)
+    pairs: int | None = Field(default=None, ge=1, le=1_000_000)
+    vocabulary: RetrievalVocabulary | None = None
+    measured: dict[str, Any] = Field(default_factory=dict)
+    text: dict[str, Any] | None = None
+
+
+def read_card(folder: Path) -> ModelCard | None:
+    """The card in a checkpoint's folder; None where there is none.
+
+    Raises:
+        BrokenRecordError: if the file is no card.
+    """
+    path = folder / NAME
+    if not path.exists():
+        return None
+    try:
+        return ModelCard.model_validate(read_json(path))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"])) or "the whole"
+        raise BrokenRecordError(f"{path}: {where}: {problem['msg']}; copy the card again") from None
