@@ -107,3 +107,12 @@ def test_single_features_can_be_asked() -> None:
     assert [row.feature for row in verdict.rows] == ["repeat", "parts"]
     with pytest.raises(UsageError, match="unknown invariance 'part'; known: repeat"):
         check(Toy(), strides=[4], features=["part"])
+
+
+def test_a_verdict_shows_itself_in_a_line_and_in_a_notebook() -> None:
+    """The decision and a state per invariance; what an engine wrote is text, not markup."""
+    verdict = check(LosesTail(), strides=[4], features=["parts"], sweep=20, longest=60)
+    assert repr(verdict) == "<Verdict 'engine fault' (repeat: holds, parts: engine fault)>"
+    html = verdict.model_copy(update={"sentence": "<b>"})._repr_html_()
+    assert "&lt;b&gt;" in html
+    assert html.count("<tr>") == 3

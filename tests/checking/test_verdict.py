@@ -2,7 +2,7 @@
 
 import pytest
 
-from phasescope.checking.verdict import Effect, Outcome, decide, outcome_words
+from phasescope.checking.verdict import Effect, Outcome, decide
 
 
 def row(feature: str, state: str, **more) -> Outcome:
@@ -48,10 +48,10 @@ def test_an_open_row_says_what_would_decide_it() -> None:
     """In the verdict's sentence and in its own line."""
     open_ = row("prefix", "hidden", note="needs cache_salt")
     assert "prefix: needs cache_salt" in decide((*HOLDS, open_), None)[1]
-    assert outcome_words(open_) == "needs cache_salt"
+    assert open_.words() == "needs cache_salt"
 
 
 def test_a_fault_without_a_pattern_tells_its_lengths() -> None:
     """Not more than a line holds."""
     bad = row("parts", "fault", failed=3, lengths=tuple(range(20)))
-    assert "in 3 of 4 cases, at lengths 0, 1, 2, 3, 4, 5, 6, 7 and 12 more" in outcome_words(bad)
+    assert "in 3 of 4 cases, at lengths 0, 1, 2, 3, 4, 5, 6, 7 and 12 more" in bad.words()

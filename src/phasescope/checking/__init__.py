@@ -9,4 +9,3 @@ from .suite import check as check
 from .verdict import Effect as Effect
 from .verdict import Outcome as Outcome
 from .verdict import Verdict as Verdict
-from .verdict import outcome_words as outcome_words

@@ -24,20 +24,20 @@ class PromptCase:
 
     Attributes:
         prompt: the tokens whose continuation is compared.
-        cut: how many of them are read before whatever happens happens; None where nothing does.
+        cut: how many of them are read before something else happens; 0 where nothing does.
         other: further tokens that are read beside the prompt: another tail, a draft, a neighbour.
         pads: left pads.
     """
 
     prompt: Ids
-    cut: int | None = None
+    cut: int = 0
     other: Ids = ()
     pads: int | None = None
 
     def coordinates(self) -> dict[str, int]:
         """The numbers by which failures may be folded."""
         found = {"length": len(self.prompt)}
-        if self.cut is not None:
+        if self.cut:
             found |= {"cut": self.cut, "rest": len(self.prompt) - self.cut}
         if self.pads is not None:
             found["pads"] = self.pads
@@ -53,7 +53,7 @@ class PromptCase:
         """The same without some tokens of the prompt; None where too few would be left."""
         end = start + tokens
         prompt = self.prompt[:start] + self.prompt[end:]
-        if self.cut is None:
+        if not self.cut:
             return replace(self, prompt=prompt) if prompt else None
         cut = self.cut - max(0, min(end, self.cut) - start)
         return replace(self, prompt=prompt, cut=cut) if 0 < cut < len(prompt) else None
@@ -143,7 +143,7 @@ class PromptPlan:
 
     def _parted(self, case: PromptCase) -> PromptCase:
         """The case with other tokens that part from the prompt right at the cut: no more than `cut` is shared."""
-        if not case.other or case.cut is None or case.other[0] != case.prompt[case.cut]:
+        if not case.other or not case.cut or case.other[0] != case.prompt[case.cut]:
             return case
         first = next(token for token in self.ids if token != case.other[0])
         return replace(case, other=(first, *case.other[1:]))

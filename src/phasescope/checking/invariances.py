@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
 from .cases import SWEPT, PromptCase, PromptPlan
 from .engine import Continuation, NotOfferedError, gap
 from .reader import CachedReader
 
 DRAFT = 7  # most tokens of a rejected draft
-BEAMS = 3
+TAIL = 24  # most tokens of another prompt behind a shared beginning: about a block
 PATTERN = 11  # tokens after which a prompt for prompt lookup repeats itself
 DRAFTED = 2  # times as many tokens are continued where drafts are to be made
 DECODED = 9  # tokens of a greedy continuation that are read again; two windows of a stride of 4
@@ -73,19 +75,16 @@ def read_inside(reader: CachedReader, case: PromptCase) -> Continuation:
 
 def read_parts(reader: CachedReader, case: PromptCase) -> Continuation:
     """Two pieces."""
-    assert case.cut is not None
     return reader.engine.in_parts(case.prompt, (case.cut,), reader.new)
 
 
 def read_chunks(reader: CachedReader, case: PromptCase) -> Continuation:
     """Pieces of one size."""
-    assert case.cut is not None
     return reader.engine.in_parts(case.prompt, range(case.cut, len(case.prompt), case.cut), reader.new)
 
 
 def read_steps(reader: CachedReader, case: PromptCase) -> Continuation:
     """One piece, then token by token."""
-    assert case.cut is not None
     return reader.engine.token_by_token(case.prompt, case.cut, reader.new)
 
 
@@ -110,28 +109,16 @@ def read_batch(reader: CachedReader, case: PromptCase) -> Continuation:
     return reader.engine.in_batch([case.prompt, case.other], reader.new)[0]
 
 
-def read_warm(reader: CachedReader, case: PromptCase) -> Continuation:
-    """After another prompt that begins alike."""
-    assert case.cut is not None
-    return reader.engine.warm(case.prompt, case.cut, case.other, reader.new)
+def read_by(way: Literal["warm", "restored", "cropped", "reordered"]) -> Read:
+    """By one of the engine's ways of reading in which something else happens at the cut."""
 
+    def read(reader: CachedReader, case: PromptCase) -> Continuation:
+        continuation: Continuation = getattr(reader.engine, way)(
+            case.prompt, case.cut, case.other, reader.new
+        )
+        return continuation
 
-def read_restored(reader: CachedReader, case: PromptCase) -> Continuation:
-    """Saved at the cut, and restored."""
-    assert case.cut is not None
-    return reader.engine.restored(case.prompt, case.cut, case.other, reader.new)
-
-
-def read_cropped(reader: CachedReader, case: PromptCase) -> Continuation:
-    """A rejected draft at the cut."""
-    assert case.cut is not None
-    return reader.engine.cropped(case.prompt, case.cut, case.other, reader.new)
-
-
-def read_reordered(reader: CachedReader, case: PromptCase) -> Continuation:
-    """Three beams from the cut on."""
-    assert case.cut is not None
-    return reader.engine.reordered(case.prompt, case.cut, case.other, reader.new)
+    return read
 
 
 def read_speculative(reader: CachedReader, case: PromptCase) -> Continuation:
@@ -155,11 +142,6 @@ def sweep_cases(plan: PromptPlan) -> Iterator[PromptCase]:
     for length in plan.lengths():
         if length not in swept:
             yield PromptCase(plan.tokens(length))
-
-
-def split_cases(plan: PromptPlan) -> Iterator[PromptCase]:
-    """Cuts at boundaries and anywhere."""
-    return plan.cut_cases()
 
 
 def chunk_cases(plan: PromptPlan) -> Iterator[PromptCase]:
@@ -193,21 +175,6 @@ def batch_cases(plan: PromptPlan) -> Iterator[PromptCase]:
             yield PromptCase(plan.tokens(length), other=plan.tokens(length + pad), pads=pad)
 
 
-def draft_cases(plan: PromptPlan) -> Iterator[PromptCase]:
-    """Rejected drafts at cuts."""
-    return plan.cut_cases(other=DRAFT)
-
-
-def tail_cases(plan: PromptPlan) -> Iterator[PromptCase]:
-    """Other tokens at cuts, about as many as in a block."""
-    return plan.cut_cases(other=24)
-
-
-def beam_cases(plan: PromptPlan) -> Iterator[PromptCase]:
-    """Cuts from which several rows go on."""
-    return plan.cut_cases(other=1, rest=2)
-
-
 def lookup_cases(plan: PromptPlan) -> Iterator[PromptCase]:
     """Prompts that repeat themselves, so that drafts are found in them."""
     for length in plan.rng.choice(plan.lengths(), size=max(3, plan.sizes // 4)).tolist():
@@ -230,6 +197,7 @@ def no_more(plan: PromptPlan, like: PromptCase) -> Iterator[PromptCase]:
     return iter(())
 
 
+other_tails = partial(PromptPlan.cut_cases, other=TAIL)
 INVARIANCES: dict[str, Invariance] = {
     "repeat": Invariance("the same call twice", repeat_cases, read_again, refine=no_more),
     "prefill": Invariance(
@@ -239,14 +207,9 @@ INVARIANCES: dict[str, Invariance] = {
         refine=no_more,
         new=lambda new: 1,
     ),
-    "parts": Invariance("prefill in two parts", split_cases, read_parts, "prefill"),
+    "parts": Invariance("prefill in two parts", PromptPlan.cut_cases, read_parts, "prefill"),
     "chunks": Invariance(
-        "prefill in chunks of one size",
-        chunk_cases,
-        read_chunks,
-        "parts",
-        refine=no_more,
-        loose=True,
+        "prefill in chunks of one size", chunk_cases, read_chunks, "parts", refine=no_more, loose=True
     ),
     "steps": Invariance("token-by-token decoding", step_cases, read_steps, "prefill", refine=no_more),
     "decode": Invariance(
@@ -258,17 +221,26 @@ INVARIANCES: dict[str, Invariance] = {
         refine=no_more,
         loose=True,
     ),
-    "prefix": Invariance("a warm prefix cache", tail_cases, read_warm, "parts", read_parts),
-    "restore": Invariance("saving and restoring the cache", tail_cases, read_restored, "parts", read_parts),
+    "prefix": Invariance("a warm prefix cache", other_tails, read_by("warm"), "parts", read_parts),
+    "restore": Invariance(
+        "saving and restoring the cache", other_tails, read_by("restored"), "parts", read_parts
+    ),
     "crop": Invariance(
         "cropping a rejected draft and regrowing",
-        draft_cases,
-        read_cropped,
+        partial(PromptPlan.cut_cases, other=DRAFT),
+        read_by("cropped"),
         "parts",
         read_parts,
         loose=True,
     ),
-    "reorder": Invariance("reordering beams", beam_cases, read_reordered, "parts", read_parts, loose=True),
+    "reorder": Invariance(
+        "reordering beams",
+        partial(PromptPlan.cut_cases, other=1, rest=2),
+        read_by("reordered"),
+        "parts",
+        read_parts,
+        loose=True,
+    ),
     "batch": Invariance(
         "a batch beside longer prompts (left-padded where the engine pads)",
         batch_cases,

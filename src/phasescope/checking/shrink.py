@@ -34,7 +34,7 @@ def shrunk(case: PromptCase, stride: int | None, fails: Fails) -> PromptCase:
 
 def _smaller(case: PromptCase, size: int, fails: Fails) -> PromptCase | None:
     """The case without one piece of this size, if it still fails."""
-    for start in sorted({0, (case.cut or 0), max(0, len(case.prompt) - size)}):
+    for start in sorted({0, case.cut, max(0, len(case.prompt) - size)}):
         smaller = _without(case, start, size)
         if smaller is not None and fails(smaller):
             return smaller

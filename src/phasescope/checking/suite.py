@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import UsageError
 from .cases import PromptCase, PromptPlan
-from .comparator import TAIL, Comparator, Comparison
+from .comparator import TAIL, Comparator, Comparison, Meaning
 from .engine import EngineUnderTest, NotOfferedError
 from .fold import Pattern, fold
 from .invariances import INVARIANCES, Invariance
@@ -39,104 +39,99 @@ class _Suite:
     def __init__(self, comparator: Comparator) -> None:
         self.comparator, self.plan = comparator, comparator.plan
 
-    def row(self, name: str, rows: dict[str, Outcome]) -> Outcome:
-        """Check one invariance; `rows` are those before it."""
-        invariance = INVARIANCES[name]
+    def outcome(self, name: str, before: dict[str, Outcome]) -> Outcome:
+        """Check one invariance; `before` are the outcomes of those that were checked already."""
+        invariance, compared = INVARIANCES[name], self.comparator.compared
         try:
             comparisons = [
-                self.comparator.compared(invariance, case, self.comparator.plain)
-                for case in invariance.cases(self.plan)
+                compared(invariance, case, self.comparator.plain) for case in invariance.cases(self.plan)
             ]
         except NotOfferedError as missing:
-            state: State = "absent" if missing.absent else "hidden"
-            return Outcome(feature=name, says=invariance.says, state=state, note=str(missing))
+            return self._outcome(name, "absent" if missing.absent else "hidden", note=str(missing))
         if not comparisons:
-            return Outcome(
-                feature=name,
-                says=invariance.says,
-                state="absent",
-                note="prompts this short have no such case",
-            )
-        failing = self.comparator.failing(comparisons)
+            return self._outcome(name, "absent", note="prompts this short have no such case")
         if name == "repeat":
-            return self._repeat_row(invariance, comparisons)
-        if not failing:
-            return self._row(name, "holds", comparisons)
-        return self._failed_row(name, comparisons, failing, rows)
+            return self._repeat_outcome(comparisons)
+        if not self.comparator.failing(comparisons):
+            return self._outcome(name, "holds", comparisons)
+        return self._failed_outcome(name, comparisons, before)
 
-    def _repeat_row(self, invariance: Invariance, comparisons: list[Comparison]) -> Outcome:
+    def _repeat_outcome(self, comparisons: list[Comparison]) -> Outcome:
         """Equal calls that differ are no fault by themselves; they are the floor of all others."""
-        loud = self.comparator.loud
-        note = f"equal calls differ by up to {self.comparator.floor:.1e}, and what is smaller cannot be comparisons"
-        return self._row("repeat", "unstable" if loud else "holds", comparisons, note=note if loud else "")
+        if not self.comparator.loud:
+            return self._outcome("repeat", "holds", comparisons)
+        note = (
+            f"equal calls differ by up to {self.comparator.floor:.1e}, and what is smaller cannot be judged"
+        )
+        return self._outcome("repeat", "unstable", comparisons, note=note)
 
-    def _failed_row(
-        self, name: str, comparisons: list[Comparison], failing: list[Comparison], rows: dict[str, Outcome]
+    def _failed_outcome(
+        self, name: str, comparisons: list[Comparison], before: dict[str, Outcome]
     ) -> Outcome:
         """What stands behind failures: ties, a simpler invariance, chance, or a fault of this one."""
-        invariance = INVARIANCES[name]
-        broken = {key for key, row in rows.items() if row.state in ("fault", "inherits")}
-        reader = self.comparator.plain
-        if self.comparator.chooses(invariance, failing):
-            reader = self.comparator.settled
-            with self.comparator.mode(reader):
-                comparisons = [self.comparator.compared(invariance, one.case, reader) for one in comparisons]
-            settled = self.comparator.failing(comparisons)
-            if not settled:
+        invariance, comparator = INVARIANCES[name], self.comparator
+        reader, failing = comparator.plain, comparator.failing(comparisons)
+        if comparator.chooses(invariance, failing):
+            reader = comparator.settled
+            with comparator.mode(reader):
+                comparisons = [comparator.compared(invariance, one.case, reader) for one in comparisons]
+            if not comparator.failing(comparisons):
                 return self._tied(name, comparisons, failing)
-            failing = settled
-        with self.comparator.mode(reader):
-            looked = [
-                (one.case, self.comparator.stands(invariance, one.case, reader))
-                for one in self.comparator.some(failing)
-            ]
-            own = [case for case, why in looked if why == "stands"]
-            if not own and any(why == "inherits" for _, why in looked):
-                base = invariance.base or ""
-                return self._row(name, "inherits", comparisons, note=f"as {INVARIANCES[base].says} does")
+            failing = comparator.failing(comparisons)
+        with comparator.mode(reader):
+            some = comparator.some(failing)
+            meanings = [comparator.stands(invariance, one.case, reader) for one in some]
+            own = [one.case for one, meaning in zip(some, meanings, strict=True) if meaning == "stands"]
             if not own:
-                flipped = any(why == "ties" for _, why in looked)
-                return self._row(
-                    name, "ties" if flipped else "unstable", comparisons, note=FLIPPED if flipped else GONE
-                )
-            if invariance.base in broken and invariance.loose:
-                note = f"it builds on {INVARIANCES[invariance.base].says}, which is at fault"
-                return self._row(name, "inherits", comparisons, note=note)
-            if not self.comparator.confirmed(invariance, own, reader):
-                return self._row(name, "unstable", comparisons, note=GONE)
-            like = max(own, key=lambda case: len(case.prompt))
-            more = [
-                self.comparator.compared(invariance, case, reader)
-                for case in invariance.refine(self.plan, like)
+                return self._excused(name, comparisons, meanings)
+            base = before.get(invariance.base or "")
+            if invariance.loose and base is not None and base.state in ("fault", "inherits"):
+                note = f"it builds on {base.says}, which is at fault"
+                return self._outcome(name, "inherits", comparisons, note=note)
+            if not comparator.confirmed(invariance, own, reader):
+                return self._outcome(name, "unstable", comparisons, note=GONE)
+            longest = max(own, key=lambda case: len(case.prompt))
+            comparisons += [
+                comparator.compared(invariance, case, reader)
+                for case in invariance.refine(self.plan, longest)
             ]
-            return self._fault_row(name, comparisons + more, own, reader, rows)
+            return self._fault_outcome(name, comparisons, own, reader, before)
 
-    def _fault_row(
+    def _excused(self, name: str, comparisons: list[Comparison], meanings: Sequence[Meaning]) -> Outcome:
+        """Failures of which none stands."""
+        if "inherits" in meanings:
+            note = f"as {INVARIANCES[INVARIANCES[name].base or name].says} does"
+            return self._outcome(name, "inherits", comparisons, note=note)
+        if "ties" in meanings:
+            return self._outcome(name, "ties", comparisons, note=FLIPPED)
+        return self._outcome(name, "unstable", comparisons, note=GONE)
+
+    def _fault_outcome(
         self,
         name: str,
         comparisons: list[Comparison],
         own: list[PromptCase],
         reader: CachedReader,
-        rows: dict[str, Outcome],
+        before: dict[str, Outcome],
     ) -> Outcome:
         facts = [(one.case.coordinates(), one.gap > self.comparator.tolerance) for one in comparisons]
         pattern = fold(facts, self.plan.strides)
-        if not self._could_only_be_the_engine(pattern, rows):
-            return self._row(name, "ties", comparisons, note=BLIND)
+        if not self._could_only_be_the_engine(pattern, before):
+            return self._outcome(name, "ties", comparisons, note=BLIND)
         shortest = min(own, key=lambda case: len(case.prompt))
         least = self._shrunk(INVARIANCES[name], shortest, reader, pattern.stride if pattern else None)
         shown = self.comparator.compared(INVARIANCES[name], least, reader)
         smallest = Reproduction(
             prompt_ids=least.prompt,
-            cut=least.cut,
+            cut=least.cut or None,
             other_ids=least.other if least.pads is None else (),
             pads=least.pads,
             gap=shown.gap if np.isfinite(shown.gap) else None,
             raised=shown.raised,
         )
-        return self._row(name, "fault", comparisons, pattern=pattern, smallest=smallest)
+        return self._outcome(name, "fault", comparisons, pattern=pattern, smallest=smallest)
 
-    def _could_only_be_the_engine(self, pattern: Pattern | None, rows: dict[str, Outcome]) -> bool:
+    def _could_only_be_the_engine(self, pattern: Pattern | None, before: dict[str, Outcome]) -> bool:
         """Whether equal scores are ruled out: they are seen, or absent, or silent elsewhere, or would need a pattern.
 
         Where scores cannot be seen, two things speak against them: they would also move what a longer prompt
@@ -144,7 +139,7 @@ class _Suite:
         """
         if self.comparator.sees_scores or self.comparator.engine.selects is False:
             return True
-        quiet = [rows[name].state for name in CLEAN if name in rows]
+        quiet = [before[name].state for name in CLEAN if name in before]
         if "holds" in quiet and set(quiet) <= {"holds", "hidden", "absent"}:
             return True
         return pattern is not None and math.comb(pattern.failed + pattern.passed, pattern.failed) >= UNLIKELY
@@ -161,27 +156,25 @@ class _Suite:
             f"{len(failing)} of {len(comparisons)} cases differ, by up to {max(one.gap for one in failing):.1e}, "
             "through choices among equal scores; with these settled in one order nothing differs"
         )
-        return self._row(name, "ties", comparisons, failed=len(failing), note=note)
+        return self._outcome(name, "ties", comparisons, failed=len(failing), note=note)
 
-    def _row(
+    def _outcome(
         self,
         name: str,
         state: State,
-        comparisons: Sequence[Comparison],
+        comparisons: Sequence[Comparison] = (),
         failed: int | None = None,
         **more: object,
     ) -> Outcome:
         bad = self.comparator.failing(comparisons) if name != "repeat" else []
-        finite = [one.gap for one in comparisons if np.isfinite(one.gap)]
-        raised = sorted({one.raised for one in comparisons if one.raised})
         return Outcome(
             feature=name,
             says=INVARIANCES[name].says,
             state=state,
             cases=len(comparisons),
             failed=len(bad) if failed is None else failed,
-            raised=raised[0] if raised else "",
-            largest_gap=max(finite, default=None),
+            raised=min((one.raised for one in comparisons if one.raised), default=""),
+            largest_gap=max((one.gap for one in comparisons if np.isfinite(one.gap)), default=None),
             lengths=tuple(sorted({len(one.case.prompt) for one in bad})),
             **more,
         )
@@ -218,25 +211,27 @@ def check(
     Raises:
         UsageError: for settings that do not fit.
     """
-    rng = np.random.default_rng([seed, *b"check"])
     reach = max(2 * max(strides, default=8) + 9, sweep + 1)
     top = min(engine.longest - 2 * new - TAIL, reach if longest is None else longest)
     if not 1 <= new <= MOST_NEW or sizes < 1 or sweep < 0:
         raise UsageError(
             f"new {new}, sizes {sizes}, sweep {sweep}: give 1 to {MOST_NEW}, at least 1 and at least 0"
         )
+    if seed < 0:
+        raise UsageError(f"seed {seed}: give 0 or more")
+    rng = np.random.default_rng([seed, *b"check"])
     plan = PromptPlan(tuple(sorted(set(strides))), top, engine.ids, rng, sweep=sweep, sizes=sizes)
     comparator = Comparator(engine, plan, new)
     suite = _Suite(comparator)
     names = _named(features)
     report("floor", 0, len(names))
     comparator.measure_floor()
-    rows: dict[str, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
     for done, name in enumerate(names):
         report(name, done, len(names))
-        rows[name] = suite.row(name, rows)
+        outcomes[name] = suite.outcome(name, outcomes)
     report("done", len(names), len(names))
-    decision, sentence = decide(tuple(rows.values()), effect)
+    decision, sentence = decide(tuple(outcomes.values()), effect)
     return Verdict(
         facts=engine.facts(),
         strides=plan.strides,
@@ -247,7 +242,7 @@ def check(
         equal_scores=engine.equal_scores,
         decision=decision,
         sentence=sentence,
-        rows=tuple(rows.values()),
+        rows=tuple(outcomes.values()),
         effect=effect,
     )
 

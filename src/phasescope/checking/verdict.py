@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any, Literal
 
 from ..records import SCHEMA, Record
@@ -9,6 +10,9 @@ from .fold import Pattern
 
 State = Literal["holds", "fault", "inherits", "ties", "unstable", "absent", "hidden"]
 Decision = Literal["engine fault", "model property", "neither", "not decidable with this access"]
+SHOWN = 8
+"""Prompt lengths that a line names."""
+
 WORDS: dict[State, str] = {
     "holds": "holds",
     "fault": "engine fault",
@@ -35,6 +39,15 @@ class Reproduction(Record):
     pads: int | None = None
     gap: float | None = None
     raised: str = ""
+
+    def words(self) -> str:
+        """The tokens, with their ids where they fit a line, and what is done beside them."""
+        tokens = len(self.prompt_ids)
+        ids = f" ({' '.join(map(str, self.prompt_ids))})" if tokens <= 12 else ""
+        cut = "" if self.cut is None else f", cut after {self.cut}"
+        pads = "" if self.pads is None else f", with {self.pads} left pads"
+        other = f", {len(self.other_ids)} other tokens there" if self.other_ids and cut else ""
+        return f"{tokens} tokens{ids}{cut}{other}{pads}"
 
 
 class Outcome(Record):
@@ -65,6 +78,29 @@ class Outcome(Record):
     pattern: Pattern | None = None
     smallest: Reproduction | None = None
     note: str = ""
+
+    def words(self) -> str:
+        """What was found, in a line."""
+        if self.state in ("absent", "hidden", "ties", "unstable"):
+            return self.note
+        if self.state == "inherits":
+            return f"{self.failed} of {self.cases} cases differ; {self.note}"
+        gap = "" if self.largest_gap is None else f"{self.largest_gap:.1e}"
+        if self.state == "holds":
+            return f"{self.cases} cases, none differs by more than {gap}"
+        sizes = [f"by up to {gap}"] if gap else []
+        sizes += [f"raising {self.raised}"] if self.raised else []
+        least = f"; smallest prompt {self.smallest.words()}" if self.smallest else ""
+        return f"fails {self._where()}, {' or '.join(sizes)}{least}"
+
+    def _where(self) -> str:
+        if self.pattern:
+            return self.pattern.words()
+        if self.failed == self.cases:
+            return f"in all {self.cases} cases"
+        shown = ", ".join(map(str, self.lengths[:SHOWN]))
+        more = f" and {len(self.lengths) - SHOWN} more" if len(self.lengths) > SHOWN else ""
+        return f"in {self.failed} of {self.cases} cases, at lengths {shown}{more}"
 
 
 class Effect(Record):
@@ -122,45 +158,17 @@ class Verdict(Record):
         """The rows at fault."""
         return tuple(row for row in self.rows if row.state == "fault")
 
+    def __repr__(self) -> str:
+        states = ", ".join(f"{row.feature}: {WORDS[row.state]}" for row in self.rows)
+        return f"<Verdict {self.decision!r} ({states})>"
 
-def outcome_words(row: Outcome) -> str:
-    """What a row found, in a line."""
-    if row.state in ("absent", "hidden", "ties", "unstable"):
-        return row.note
-    if row.state == "inherits":
-        return f"{row.failed} of {row.cases} cases differ; {row.note}"
-    gap = "" if row.largest_gap is None else f"{row.largest_gap:.1e}"
-    if row.state == "holds":
-        return f"{row.cases} cases, none differs by more than {gap}"
-    where = row.pattern.words() if row.pattern else _where(row)
-    sizes = [f"by up to {gap}"] if gap else []
-    sizes += [f"raising {row.raised}"] if row.raised else []
-    size = " or ".join(sizes)
-    least = f"; smallest prompt {_least_words(row.smallest)}" if row.smallest else ""
-    return f"fails {where}, {size}{least}"
-
-
-def _where(row: Outcome) -> str:
-    if row.failed == row.cases:
-        return f"in all {row.cases} cases"
-    return f"in {row.failed} of {row.cases} cases, at lengths {_some(row.lengths)}"
-
-
-def _some(values: tuple[int, ...], most: int = 8) -> str:
-    shown = ", ".join(map(str, values[:most]))
-    return shown if len(values) <= most else f"{shown} and {len(values) - most} more"
-
-
-def _least_words(least: Reproduction) -> str:
-    """The smallest prompt: its ids where they fit a line."""
-    tokens = len(least.prompt_ids)
-    ids = f" ({' '.join(map(str, least.prompt_ids))})" if tokens <= 12 else ""
-    cut = "" if least.cut is None else f", cut after {least.cut}"
-    pads = "" if least.pads is None else f", with {least.pads} left pads"
-    other = (
-        f", {len(least.other_ids)} other tokens there" if least.other_ids and least.cut is not None else ""
-    )
-    return f"{tokens} tokens{ids}{cut}{other}{pads}"
+    def _repr_html_(self) -> str:
+        """The sentence and a row per invariance, for a notebook."""
+        rows = ((row.feature, WORDS[row.state], row.words()) for row in self.rows)
+        cells = ("".join(f"<td>{escape(text)}</td>" for text in row) for row in rows)
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
+        head = "<tr><th>feature</th><th>verdict</th><th>what was found</th></tr>"
+        return f"<p>{escape(self.sentence)}</p><table>{head}{body}</table>"
 
 
 def decide(rows: tuple[Outcome, ...], effect: Effect | None) -> tuple[Decision, str]:
@@ -202,4 +210,4 @@ def _fault_words(faults: list[Outcome], effect: Effect | None) -> str:
     more = [row.says for row in faults[1:]]
     also = f" Also at fault: {', '.join(more)}." if more else ""
     measured = "" if effect is None else f" Measured with this engine, {effect.sentence}; repair it first."
-    return f"engine fault: {first.says} {outcome_words(first)}.{also}{measured}"
+    return f"engine fault: {first.says} {first.words()}.{also}{measured}"

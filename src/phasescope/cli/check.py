@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ..checking import INVARIANCES, Verdict, outcome_words
+from ..checking import INVARIANCES, Verdict
 from ..checking.verdict import WORDS
 from ..errors import UsageError
 from ..files import dump_json
@@ -110,7 +110,7 @@ def _show(verdict: Verdict) -> None:
     for column in ("feature", "verdict", "what was found"):
         table.add_column(column, overflow="fold")
     for row in verdict.rows:
-        table.add_row(row.feature, WORDS[row.state], outcome_words(row))
+        table.add_row(row.feature, WORDS[row.state], row.words())
     Console(highlight=False, markup=False).print(table)
     rounding = "" if verdict.rounding is None else f", rounding in every layer {verdict.rounding:.1e}"
     console.print(
