@@ -53,7 +53,7 @@ from phasescope.explaining.coverage_score import (
 )
 from phasescope.explaining.explanation import Explanation, Settings
 from phasescope.explaining.gates import GateTally
-from phasescope.explaining.hooks import find_seams
+from phasescope.explaining.hooks import find_attention_hooks
 from phasescope.explaining.result import Contrast
 from phasescope.files import read_json
 from phasescope.protocols import InSequencePadding
@@ -84,8 +84,8 @@ def score_of(folder: Path) -> CoverageScore | None:
     """What a checkpoint's gates keep, read over contexts that its card was not measured on."""
     card = read_json(folder / "card.json")
     backend = TransformersBackend.load(folder)
-    tally, seams = GateTally(int(card["compression"]["stride"])), find_seams(backend.model)
-    reader = Ablation(backend.model, seams, [], max_tokens=backend.max_tokens)
+    tally, hooks = GateTally(int(card["compression"]["stride"])), find_attention_hooks(backend.model)
+    reader = Ablation(backend.model, hooks, [], max_tokens=backend.max_tokens)
     protocol = InSequencePadding(pairs=card["pairs"], contexts=GATE_CONTEXTS)
     for batch in protocol.batches(backend.vocabulary(), np.random.default_rng(GATE_SEED)):
         reader.learn(batch, tally.add)

@@ -9,7 +9,7 @@ import torch
 
 from phasescope import Trial, UsageError
 from phasescope.explaining.ablation import Ablation
-from phasescope.explaining.hooks import find_seams
+from phasescope.explaining.hooks import find_attention_hooks
 from phasescope.explaining.reading import has_branches
 from phasescope.explaining.units import BASE, every_head, latent_heads, together
 
@@ -26,9 +26,9 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 def engine(model: Any, units: Any = None, **settings: Any) -> Ablation:
     """An ablation of every head that has read its reference prompts."""
-    seams = find_seams(model)
-    known = every_head([seam.shape for seam in seams])
-    made = Ablation(model, seams, known if units is None else units, **settings)
+    found_hooks = find_attention_hooks(model)
+    known = every_head([one.shape for one in found_hooks])
+    made = Ablation(model, found_hooks, known if units is None else units, **settings)
     made.learn(draw(seed=7))
     return made
 
@@ -36,17 +36,17 @@ def engine(model: Any, units: Any = None, **settings: Any) -> Ablation:
 def alone(model: Any, trial: Trial, change: Any = None) -> tuple[dict[int, torch.Tensor], torch.Tensor]:
     """One prompt in one forward without a cache: heads' outputs at its end, and log-probabilities."""
     seen, hooks = {}, []
-    for seam in find_seams(model):
+    for one in find_attention_hooks(model):
 
-        def hook(module: Any, args: Any, seam: Any = seam) -> Any:
+        def hook(module: Any, args: Any, one: Any = one) -> Any:
             x = args[0].clone()
-            heads = x.view(1, x.shape[1], seam.shape.queries, -1)
-            seen[seam.shape.layer] = heads[0, -1].clone()
+            heads = x.view(1, x.shape[1], one.shape.queries, -1)
+            seen[one.layer] = heads[0, -1].clone()
             if change is not None:
-                change(seam.shape.layer, heads[0, -1])
+                change(one.layer, heads[0, -1])
             return (x,)
 
-        hooks.append(seam.projection.register_forward_pre_hook(hook))
+        hooks.append(one.projection.register_forward_pre_hook(hook))
     with torch.inference_mode():
         logits = model(input_ids=torch.tensor([trial.prompt_ids]), use_cache=False).logits[0, -1]
     for hook in hooks:
@@ -83,12 +83,12 @@ def test_mean_ablation_equals_one_forward_per_prompt(model, trials):
 
 def test_ablation_at_every_position_equals_one_forward_per_prompt_with_a_hook(model, trials):
     """Zeros and means in place of a head at all positions, the context read anew without it."""
-    (*_, unit) = every_head([seam.shape for seam in find_seams(model)])
+    (*_, unit) = every_head([one.shape for one in find_attention_hooks(model)])
     (part,) = unit.parts
-    projection = next(s for s in find_seams(model) if s.shape.layer == part.layer)
+    projection = next(s for s in find_attention_hooks(model) if s.shape.layer == part.layer)
     for mode in ("zero", "mean"):
         made = engine(model, [unit], mode=mode, where="everywhere")
-        mean = made.bank.mean_AD(part.layer, "all").float() if mode == "mean" else None
+        mean = made.activations.mean_AD(part.layer, "all").float() if mode == "mean" else None
 
         def hook(module: Any, args: Any, mean: Any = mean) -> Any:
             x = args[0].clone()
@@ -109,7 +109,9 @@ def test_entries_taken_away_everywhere_leave_the_raw_tokens_alone(trials):
     """A layer whose entries hold zeros for one head's keys and values is the reference, in a softmax of its own."""
     model = MODELS["two heads"]()
     (unit,) = [
-        u for u in every_head([s.shape for s in find_seams(model)], "entries") if u.name == "L0.H1 entries"
+        u
+        for u in every_head([s.shape for s in find_attention_hooks(model)], "entries")
+        if u.name == "L0.H1 entries"
     ]
     made = engine(model, [unit], mode="zero", where="everywhere")
     found = said(made.ask(trials)[unit.name])
@@ -132,7 +134,7 @@ def test_entries_taken_away_everywhere_leave_the_raw_tokens_alone(trials):
 def test_what_has_no_mean_at_every_position_is_refused():
     """Resampling, raw tokens, and bound entries, each in one line."""
     model = MODELS["bound, with a sink"]()
-    shapes = [seam.shape for seam in find_seams(model)]
+    shapes = [one.shape for one in find_attention_hooks(model)]
     with pytest.raises(UsageError, match="mean or by zero"):
         engine(model, mode="resample", where="everywhere")
     with pytest.raises(UsageError, match="mean or by zero"):
@@ -140,14 +142,14 @@ def test_what_has_no_mean_at_every_position_is_refused():
     with pytest.raises(UsageError, match="no mean over positions"):
         engine(model, every_head(shapes, "entries"), where="everywhere")
     theirs = MODELS["deepseek_v4"]()
-    heads = every_head([seam.shape for seam in find_seams(theirs)], "entries")
+    heads = every_head([one.shape for one in find_attention_hooks(theirs)], "entries")
     with pytest.raises(UsageError, match="own models only"):
         engine(theirs, heads, mode="zero", where="everywhere")
 
 
 def test_zero_ablation_of_heads_in_two_layers_at_once(model, trials):
     """Several heads together are recomputed from the lowest one on."""
-    known = every_head([seam.shape for seam in find_seams(model)])
+    known = every_head([one.shape for one in find_attention_hooks(model)])
     both = together(f"{known[-1].name}+{known[0].name}", known)
 
     def change(layer: int, heads: torch.Tensor) -> None:
@@ -190,22 +192,22 @@ def test_entries_and_raw_tokens_together_are_the_whole(model, trials):
 
     The raw part may be nothing: the query may close the window that it stands in.
     """
-    seams = [seam for seam in find_seams(model) if has_branches(seam.attention)]
-    if not seams:
+    found_hooks = [one for one in find_attention_hooks(model) if has_branches(one.attention)]
+    if not found_hooks:
         with pytest.raises(UsageError, match="no entries"):
-            every_head([seam.shape for seam in find_seams(model)], "entries")
+            every_head([one.shape for one in find_attention_hooks(model)], "entries")
         return
-    shapes = [seam.shape for seam in find_seams(model)]
+    shapes = [one.shape for one in find_attention_hooks(model)]
     parts = {
         branch: engine(model, every_head(shapes, branch), mode="zero") for branch in ("entries", "local")
     }
     found = parts["entries"].ask(trials)
     for condition in parts["entries"].conditions[1:]:
         assert said(found[condition]) != pytest.approx(said(found[BASE]), abs=1e-3)
-    bank = {branch: made.bank for branch, made in parts.items()}
-    whole = engine(model, every_head(shapes), mode="zero").bank
-    for seam in seams:
-        layer = seam.shape.layer
+    bank = {branch: made.activations for branch, made in parts.items()}
+    whole = engine(model, every_head(shapes), mode="zero").activations
+    for one in found_hooks:
+        layer = one.layer
         both = bank["entries"].mean_AD(layer, "entries") + bank["local"].mean_AD(layer, "local")
         assert torch.allclose(both, whole.mean_AD(layer, "all"), atol=1e-5)
 
@@ -214,7 +216,9 @@ def test_the_entries_of_our_attention_are_those_of_its_own_softmax(trials):
     """By hand: scores of all entries and raw tokens, one softmax, the entries' share of the values."""
     model = MODELS["two heads"]()
     attention = model.model.layers[0].self_attn
-    made = engine(model, every_head([seam.shape for seam in find_seams(model)], "entries"), mode="resample")
+    made = engine(
+        model, every_head([one.shape for one in find_attention_hooks(model)], "entries"), mode="resample"
+    )
     seen: list[torch.Tensor] = []
     given = attention._block
 
@@ -231,14 +235,14 @@ def test_the_entries_of_our_attention_are_those_of_its_own_softmax(trials):
     with torch.inference_mode():
         for trial in draw(seed=7):
             model(input_ids=torch.tensor([trial.prompt_ids]), use_cache=False)
-    sample = torch.cat(made.bank.samples[0, "entries"])
+    sample = torch.cat(made.activations.samples[0, "entries"])
     assert torch.allclose(sample.double().mean(0), torch.stack(seen).double().mean(0), atol=1e-5)
 
 
 def test_the_compressed_branch_of_deepseek_v4_has_the_size_that_its_weights_give_it():
     """Attention weights on entries times entries; the rotation that follows keeps lengths."""
     model = MODELS["deepseek_v4"]()
-    shapes = [seam.shape for seam in find_seams(model)]
+    shapes = [one.shape for one in find_attention_hooks(model)]
     units = latent_heads(shapes)
     names = [unit.name for unit in units]
     assert names == [
@@ -249,7 +253,7 @@ def test_the_compressed_branch_of_deepseek_v4_has_the_size_that_its_weights_give
         "L2.entries",
     ]
     trial = draw(seed=7)[0]
-    made = Ablation(model, find_seams(model), units, mode="resample")
+    made = Ablation(model, find_attention_hooks(model), units, mode="resample")
     made.learn([trial])
     attention, seen = model.model.layers[1].self_attn, {}
     hooks = [
@@ -262,7 +266,7 @@ def test_the_compressed_branch_of_deepseek_v4_has_the_size_that_its_weights_give
         hook.remove()
     count = seen["entries"].shape[2]
     expected = (seen["weight"][0, :, -1, -count:] @ seen["entries"][0, 0]).norm(dim=-1)
-    sample = torch.cat(made.bank.samples[1, "entries"])
+    sample = torch.cat(made.activations.samples[1, "entries"])
     assert count > 5
     assert sample[0].norm(dim=-1).tolist() == pytest.approx(expected.tolist(), rel=1e-4)
 
@@ -279,12 +283,12 @@ def test_resampling_is_the_same_whatever_else_is_asked(model, trials):
 def test_a_model_without_heads_to_be_found_is_refused():
     """One line says which models can be taken apart."""
     with pytest.raises(UsageError, match="o_proj"):
-        find_seams(torch.nn.Sequential(torch.nn.Linear(2, 2)))
+        find_attention_hooks(torch.nn.Sequential(torch.nn.Linear(2, 2)))
 
 
 def test_units_join_by_name_and_unknown_names_are_refused():
     """Joined units keep their parts; a wrong name lists the right ones."""
-    known = every_head([seam.shape for seam in find_seams(MODELS["llama"]())])
+    known = every_head([one.shape for one in find_attention_hooks(MODELS["llama"]())])
     assert [unit.name for unit in known] == ["L0.H0", "L0.H1", "L1.H0", "L1.H1"]
     assert known[3].parts[0].queries == (3, 4, 5)
     assert together("L0.H0+L1.H1", known).name == "L0.H0+L1.H1"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from phasescope.explaining.hooks import find_seams
+from phasescope.explaining.hooks import find_attention_hooks
 from phasescope.explaining.probe import gates, has_bias, priors, rolled
 
 from .conftest import MODELS, ours
@@ -18,7 +18,7 @@ IDS = torch.arange(40)[None] % 60
 
 def reads(model: Any, ids: torch.Tensor = IDS) -> list[Any]:
     """The gates of one forward."""
-    with torch.inference_mode(), gates(find_seams(model)) as seen:
+    with torch.inference_mode(), gates(find_attention_hooks(model)) as seen:
         model(input_ids=ids)
         return seen()
 
@@ -70,34 +70,34 @@ def test_deepseek_v4s_gates_make_its_entries():
 def test_priors_are_the_softmax_of_the_bias():
     """By layer and head; DeepSeek-V4's two series stand one after the other."""
     model = ours()
-    found = priors(find_seams(model))
+    found = priors(find_attention_hooks(model))
     bias = model.model.layers[1].self_attn.compressor.slot_bias
     assert found[1] == pytest.approx(bias.softmax(1)[..., 0].detach().double().numpy())
-    theirs = priors(find_seams(MODELS["deepseek_v4"]()))
+    theirs = priors(find_attention_hooks(MODELS["deepseek_v4"]()))
     assert sorted(theirs) == [1, 2]
     assert theirs[1].shape == (1, 8)
     assert theirs[2].shape == (1, 16)
-    assert not priors(find_seams(MODELS["qwen3"]()))
+    assert not priors(find_attention_hooks(MODELS["qwen3"]()))
 
 
 @pytest.mark.parametrize("name", ["two heads", "one grid a head", "deepseek_v4"])
 def test_a_roll_moves_the_prior_and_is_undone(name):
     """Slot s gets what slot s − 3 had; afterwards every weight has its own bytes."""
     model = MODELS[name]()
-    seams = find_seams(model)
-    assert has_bias(seams)
+    found_hooks = find_attention_hooks(model)
+    assert has_bias(found_hooks)
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    untouched = priors(seams)
-    with rolled(seams, 3):
-        for layer, prior in priors(seams).items():
+    untouched = priors(found_hooks)
+    with rolled(found_hooks, 3):
+        for layer, prior in priors(found_hooks).items():
             assert prior == pytest.approx(np.roll(untouched[layer], 3, axis=1), abs=1e-6)
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
 
 
 def test_a_uniform_gate_has_no_bias_to_roll():
     """Rolling it would be measuring the same again."""
-    assert not has_bias(find_seams(ours(compressor="uniform")))
-    assert not has_bias(find_seams(MODELS["llama"]()))
+    assert not has_bias(find_attention_hooks(ours(compressor="uniform")))
+    assert not has_bias(find_attention_hooks(MODELS["llama"]()))
 
 
 def test_heads_of_shifted_grids_are_read_where_all_have_a_window():

@@ -17,21 +17,10 @@ from torch import Tensor
 
 from ..errors import UsageError
 from ..records import Reply, Trial
-from .activation_cache import Bank
+from .activation_cache import ActivationCache
 from .contexts import Contexts, See
-from .hooks import (
-    Edit,
-    Seam,
-    Tape,
-    averaging,
-    beginning_at,
-    editing,
-    editing_everywhere,
-    reading_entries,
-    recording,
-    until_seen,
-)
-from .reading import entries_replaced, is_ours
+from .hooks import AttentionHook, Edit, Tape, beginning_at, editing, recording, watching
+from .reading import entries_alone, entries_replaced, is_ours
 from .units import BASE, Branch, Mode, Part, Unit, Where
 
 TOLERANCE = 1e-3
@@ -43,7 +32,7 @@ class Ablation:
 
     Args:
         model: a causal language model of `transformers`, ours or foreign.
-        seams: its attention layers.
+        hooks: its attention layers.
         units: what is taken away, one at a time.
         mode: what stands in its place: its mean over the reference prompts, zero, or its output at one of them.
         where: at the last position, which all units share a read for, or at every position, for which each unit reads
@@ -59,7 +48,7 @@ class Ablation:
     def __init__(
         self,
         model: Any,
-        seams: Sequence[Seam],
+        hooks: Sequence[AttentionHook],
         units: Sequence[Unit],
         *,
         mode: Mode = "mean",
@@ -68,15 +57,15 @@ class Ablation:
         name: str = "the model",
     ) -> None:
         self.model = model.eval()
-        self.seams = {seam.shape.layer: seam for seam in seams}
+        self.hooks = {hook.layer: hook for hook in hooks}
         self.units = list(units)
         self.mode: Mode = mode
         self.where: Where = where
         if where == "everywhere":
-            _refuse_everywhere(seams, units, mode)
-        self.contexts = Contexts(self.model, seams, max_tokens)
+            _refuse_everywhere(hooks, units, mode)
+        self.contexts = Contexts(self.model, hooks, max_tokens)
         self.name = name
-        self.bank = Bank()
+        self.activations = ActivationCache()
         self.verified: dict[str, float] = {}
 
     @property
@@ -99,7 +88,7 @@ class Ablation:
                 for layer, branch in self._needed():
                     if self.where == "last":
                         heads_RAD = self._branch(layer, branch, tape, last_R1, cache)
-                        self.bank.add(layer, branch, heads_RAD, keep=self.mode == "resample")
+                        self.activations.add(layer, branch, heads_RAD, keep=self.mode == "resample")
             if self.where == "everywhere":
                 self._learn_everywhere(trials)
 
@@ -131,22 +120,27 @@ class Ablation:
     def _learn_everywhere(self, trials: Sequence[Trial]) -> None:
         """Mean output of heads, or of what they read from entries, over all positions of the shared prefixes."""
         for layer, branch in self._needed():
-            seam = self.seams[layer]
-            with averaging([seam]) as sums, reading_entries(seam) if branch == "entries" else nullcontext():
+            hook = self.hooks[layer]
+            entries = entries_alone(hook.attention) if branch == "entries" else nullcontext()
+
+            def add(heads_RTAD: Tensor, layer: int = layer, branch: Branch = branch) -> None:
+                self.activations.add(layer, branch, heads_RTAD.flatten(0, 1))
+
+            with watching(hook, add), entries:
                 self.contexts.read(trials)
-            self.bank.extend(layer, branch, *sums[layer])
 
     def _asked_everywhere(self, trials: Sequence[Trial], unit: Unit) -> Iterator[tuple[int, Reply]]:
         """Replies without a unit at any position, from contexts that are read without it."""
         with ExitStack() as edits:
             for part in unit.parts:
-                mean_AD = self.bank.mean_AD(part.layer, part.branch)[list(part.queries)]
+                mean_AD = self.activations.mean_AD(part.layer, part.branch)[list(part.queries)]
                 new_AD = mean_AD if self.mode == "mean" else torch.zeros_like(mean_AD)
-                seam = self.seams[part.layer]
                 if part.branch == "entries":
-                    edits.enter_context(entries_replaced(seam.attention, part.queries, new_AD))
+                    attention = self.hooks[part.layer].attention
+                    edits.enter_context(entries_replaced(attention, part.queries, new_AD))
                 else:
-                    edits.enter_context(editing_everywhere(seam, part.queries, new_AD))
+                    edit = (slice(None), part.queries, new_AD[None])
+                    edits.enter_context(editing(self.hooks, {part.layer: [edit]}, "everywhere"))
             for rows, last_R1, cache in self.contexts.rows(trials, None):
                 logprob_RV = self.contexts.last(last_R1, cache)
                 yield from zip(rows, self._replies([trials[row] for row in rows], logprob_RV), strict=True)
@@ -155,7 +149,7 @@ class Ablation:
 
     def _base(self, last_R1: Tensor, cache: Any) -> tuple[Tape, Tensor]:
         """The untouched forward: what heads put out, and the log-probabilities of the next token."""
-        with recording(list(self.seams.values())) as tape:
+        with recording(list(self.hooks.values())) as tape:
             return tape, self.contexts.last(last_R1, self.contexts.repeated(cache, len(last_R1), 1))
 
     def _branch(self, layer: int, branch: Branch, tape: Tape, last_R1: Tensor, cache: Any) -> Tensor:
@@ -163,12 +157,11 @@ class Ablation:
         whole_RAD = tape.heads[layer]
         if branch == "all":
             return whole_RAD
-        seam, own = self.seams[layer], self.contexts.repeated(cache, len(last_R1), 1)
+        hook, own = self.hooks[layer], self.contexts.repeated(cache, len(last_R1), 1)
         with (
-            reading_entries(seam),
-            recording([seam], stop=True) as part,
-            beginning_at(self.seams, layer, tape.stream[layer]),
-            until_seen(),
+            entries_alone(hook.attention),
+            recording([hook], stop=True) as part,
+            beginning_at(self.hooks, layer, tape.stream[layer]),
         ):
             self.contexts.last(last_R1, own)
         entries_RAD = part.heads[layer]
@@ -201,7 +194,7 @@ class Ablation:
         rows = len(last_R1)
         stream = tape.stream[layer]
         stream = stream.repeat(times, *(1,) * (stream.ndim - 1))
-        with beginning_at(self.seams, layer, stream), editing(self.seams, edits):
+        with beginning_at(self.hooks, layer, stream), editing(self.hooks, edits):
             return self.contexts.last(last_R1.repeat(times, 1), self.contexts.repeated(cache, rows, times))
 
     def _replacement(
@@ -213,9 +206,9 @@ class Ablation:
         if self.mode == "zero":
             new = torch.zeros_like(whole_RAD[:1, queries])
         elif self.mode == "mean":
-            new = self.bank.mean_AD(part.layer, part.branch)[None, queries].to(whole_RAD.dtype)
+            new = self.activations.mean_AD(part.layer, part.branch)[None, queries].to(whole_RAD.dtype)
         else:
-            sample_KAD = torch.cat(self.bank.samples[part.layer, part.branch])
+            sample_KAD = torch.cat(self.activations.samples[part.layer, part.branch])
             # The trial's own digest chooses, so that a resumed run draws the same.
             drawn = [int(trial.digest, 16) % len(sample_KAD) for trial in asked]
             new = sample_KAD[drawn][:, queries]
@@ -281,7 +274,7 @@ class Ablation:
         ]
 
 
-def _refuse_everywhere(seams: Sequence[Seam], units: Sequence[Unit], mode: Mode) -> None:
+def _refuse_everywhere(hooks: Sequence[AttentionHook], units: Sequence[Unit], mode: Mode) -> None:
     """Raise `UsageError` for units that cannot be replaced at every position."""
     branches = {part.branch for unit in units for part in unit.parts}
     if mode == "resample" or "local" in branches:
@@ -289,12 +282,12 @@ def _refuse_everywhere(seams: Sequence[Seam], units: Sequence[Unit], mode: Mode)
             "at every position heads or their entries are replaced by their mean or by zero; take --mode mean or "
             "zero and --branch all or entries, or leave --where at 'last'"
         )
-    folded = [seam for seam in seams if seam.shape.branches]
-    if "entries" in branches and not all(is_ours(seam.attention) for seam in folded):
+    folded = [hook for hook in hooks if hook.shape.branches]
+    if "entries" in branches and not all(is_ours(hook.attention) for hook in folded):
         raise UsageError(
             "entries are replaced at every position in phasescope's own models only; leave --where at 'last'"
         )
-    bound = any(getattr(getattr(seam.attention, "plan", None), "binding", False) for seam in seams)
+    bound = any(getattr(getattr(hook.attention, "plan", None), "binding", False) for hook in hooks)
     if mode == "mean" and bound and "entries" in branches:
         raise UsageError(
             "entries that are key and value at once are rotated by each position, so that they have no mean over "

@@ -1,6 +1,6 @@
 """What heads put out on reference prompts: their means, and samples, which stand in for a head that is taken away.
 
-Shape suffixes: R rows (prompts), A query heads, D channels.
+Shape suffixes: R rows (outputs), A query heads, D channels.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from .units import Branch
 
 
 @dataclass
-class Bank:
-    """What each head put out at the last position of prompts that are not among the trials.
+class ActivationCache:
+    """What each head put out on prompts that are not among the trials.
 
     Attributes:
-        sums: by (layer, branch), the sum over prompts [A, D] and their number.
+        sums: by (layer, branch), the sum over outputs [A, D] and their number.
         samples: by (layer, branch), the outputs themselves, kept only for resampling.
     """
 
     sums: dict[tuple[int, Branch], tuple[Tensor, int]] = field(default_factory=dict)
     samples: dict[tuple[int, Branch], list[Tensor]] = field(default_factory=dict)
 
-    def add(self, layer: int, branch: Branch, heads_RAD: Tensor, *, keep: bool) -> None:
-        """Take in the outputs of some prompts."""
+    def add(self, layer: int, branch: Branch, heads_RAD: Tensor, *, keep: bool = False) -> None:
+        """Add outputs, one a row; `keep` them where they are resampled."""
         total, count = self.sums.get(
             (layer, branch), (torch.zeros_like(heads_RAD[0], dtype=torch.float64), 0)
         )
@@ -34,17 +34,12 @@ class Bank:
         if keep:
             self.samples.setdefault((layer, branch), []).append(heads_RAD)
 
-    def extend(self, layer: int, branch: Branch, total_AD: Tensor, count: int) -> None:
-        """Take in a sum over so many outputs."""
-        before, seen = self.sums.get((layer, branch), (torch.zeros_like(total_AD), 0))
-        self.sums[layer, branch] = before + total_AD, seen + count
-
     def mean_AD(self, layer: int, branch: Branch) -> Tensor:
         """Mean output of the layer's heads."""
         total, count = self.sums[layer, branch]
         return total / count
 
     @property
-    def prompts(self) -> int:
-        """How many prompts were read."""
+    def outputs(self) -> int:
+        """How many were added, for each layer and branch."""
         return max((count for _, count in self.sums.values()), default=0)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..records import Trial
 from .gates import Fact, Read
-from .hooks import Seam
+from .hooks import AttentionHook
 from .probe import gates
 
 Ids = npt.NDArray[np.int64]
@@ -39,13 +39,13 @@ class Contexts:
 
     Args:
         model: a causal language model of `transformers`, in evaluation mode.
-        seams: its attention layers.
+        hooks: its attention layers.
         max_tokens: the most tokens of context over the rows of one forward.
     """
 
-    def __init__(self, model: Any, seams: Sequence[Seam], max_tokens: int) -> None:
+    def __init__(self, model: Any, hooks: Sequence[AttentionHook], max_tokens: int) -> None:
         self.model = model
-        self.seams = list(seams)
+        self.hooks = list(hooks)
         self.max_tokens = max_tokens
 
     def rows(self, trials: Sequence[Trial], see: See | None) -> Iterator[tuple[list[int], Tensor, Any]]:
@@ -89,7 +89,7 @@ class Contexts:
             return None
         if see is None:
             return self._forward(self.tensor(prefix_BT), None).cache
-        with gates(self.seams) as reads:
+        with gates(self.hooks) as reads:
             cache = self._forward(self.tensor(prefix_BT), None).cache
             facts = [
                 Fact(row, trials[index].source_position, value)

@@ -24,7 +24,7 @@ from .ablation import Ablation
 from .boundary import rolls_of
 from .findings import Evidence, explained
 from .gates import GateTally
-from .hooks import Seam, find_seams
+from .hooks import AttentionHook, find_attention_hooks
 from .measured import REFERENCE_CONTEXTS, Measured
 from .probe import gate_grids, has_bias, priors, rolled
 from .result import Cost, ExplanationResult, Method, read_explanation
@@ -102,7 +102,7 @@ class Explanation:
             raise UsageError(
                 f"fold {self.stride}: the model's grids repeat every {own} tokens; leave --fold out, or give a multiple"
             )
-        self.seams = find_seams(self.backend.model)
+        self.hooks = find_attention_hooks(self.backend.model)
         self.units = self._units()
         self.rolls = self._rolls() if settings.rolls else []
         self.engine = self._engine(self.units)
@@ -188,9 +188,9 @@ class Explanation:
             log=log,
             units=[unit.name for unit in self.units],
             rolls=[(slots, roll_name(slots)) for slots in self.rolls],
-            gates=tally.profiles(priors(self.seams)),
+            gates=tally.profiles(priors(self.hooks)),
             coverage=tally.coverage_score(),
-            grids={seam.shape.layer: grids for seam in self.seams if (grids := _grids_of(seam))},
+            grids={hook.layer: grids for hook in self.hooks if (grids := _grids_of(hook))},
             raw=self._raw(),
         )
         method = Method(
@@ -199,7 +199,7 @@ class Explanation:
             where=self.settings.where,
             seed=self.settings.seed,
             draws=self.settings.draws,
-            reference_prompts=self.engine.bank.prompts,
+            reference_prompts=self.engine.activations.outputs,
             verified={name: float(f"{value:.3g}") for name, value in self.engine.verified.items()},
             kind=self.measured.described.backend.kind or "unknown",
         )
@@ -208,15 +208,15 @@ class Explanation:
         return explained(evidence, method, self.cost().model_copy(update={"seconds": None}), rng=rng)
 
     def _units(self) -> list[Unit]:
-        shapes = [seam.shape for seam in self.seams]
-        latent = self.settings.branch == "all" and all(seam.latent for seam in self.seams)
+        shapes = [hook.shape for hook in self.hooks]
+        latent = self.settings.branch == "all" and all(hook.latent for hook in self.hooks)
         units = latent_heads(shapes) if latent else every_head(shapes, self.settings.branch)
         return units + [together(names, units) for names in self.settings.together]
 
     def _rolls(self) -> list[int]:
-        if not has_bias(self.seams):
+        if not has_bias(self.hooks):
             return []
-        widths = {grid.width for seam in self.seams for grid in _grids_of(seam)}
+        widths = {grid.width for hook in self.hooks for grid in _grids_of(hook)}
         return rolls_of(min(widths)) if widths else []
 
     def _raw(self) -> int:
@@ -227,7 +227,7 @@ class Explanation:
     def _engine(self, units: Sequence[Unit]) -> Ablation:
         return Ablation(
             self.backend.model,
-            self.seams,
+            self.hooks,
             units,
             mode=self.settings.mode,
             where=self.settings.where,
@@ -240,7 +240,7 @@ class Explanation:
         answered = engine.ask(batch)
         plain = self._engine([])
         for slots in self.rolls:
-            with rolled(self.seams, slots):
+            with rolled(self.hooks, slots):
                 answered[roll_name(slots)] = plain.ask(batch)[BASE]
         for condition in self.conditions:
             for trial, reply in zip(batch, answered[condition], strict=True):
@@ -300,9 +300,9 @@ class Explanation:
             )
 
 
-def _grids_of(seam: Seam) -> tuple[WindowGrid, ...]:
+def _grids_of(hook: AttentionHook) -> tuple[WindowGrid, ...]:
     """The grids of a layer, one per KV head; empty where it folds nothing."""
-    compressor = getattr(seam.attention, "compressor", None)
+    compressor = getattr(hook.attention, "compressor", None)
     return gate_grids(compressor)
 
 

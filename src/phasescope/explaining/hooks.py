@@ -1,30 +1,30 @@
-"""The seam at which heads are read and replaced: what an attention layer hands to its output projection.
+"""Where heads are read and replaced: what an attention layer hands to its output projection.
 
-Hooks stand on the model's own modules and are gone when the context ends. Shape suffixes: R rows (questions, or
+Hooks are registered on the model's own modules and removed when the context ends. Shape suffixes: R rows (questions, or
 questions × units), A query heads, D channels of a head, E what a decoder layer is given.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from .reading import entries_alone, has_branches
-from .units import Shape
+from .reading import has_branches
+from .units import Shape, Where
 
 Edit = tuple[slice, tuple[int, ...], Tensor]
 """Rows, query heads, and what stands in their place, [R or 1, heads, D]."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seam:
-    """One attention layer that can be taken apart.
+class AttentionHook:
+    """One attention layer whose heads can be read and replaced.
 
     Attributes:
         shape: its number and its heads.
@@ -40,8 +40,17 @@ class Seam:
     decoder: nn.Module
     latent: bool
 
+    @property
+    def layer(self) -> int:
+        """Its number."""
+        return self.shape.layer
 
-def find_seams(model: nn.Module) -> list[Seam]:
+    def heads(self, x: Tensor) -> Tensor:
+        """The projection's input by heads, [R, T, A, D]; a view where possible."""
+        return x.reshape(x.shape[0], x.shape[1], self.shape.queries, -1)
+
+
+def find_attention_hooks(model: nn.Module) -> list[AttentionHook]:
     """The attention layers of a causal language model, in order.
 
     A layer is known by its output projection: `o_proj` (Llama's family, Qwen3 and ours), or `o_a_proj`
@@ -51,7 +60,7 @@ def find_seams(model: nn.Module) -> list[Seam]:
         UsageError: if there is none, or their numbers of heads cannot be told.
     """
     modules = dict(model.named_modules())
-    seams = []
+    hooks = []
     for name, module in modules.items():
         projection = getattr(module, "o_a_proj", None) or getattr(module, "o_proj", None)
         channels = getattr(module, "head_dim", None)
@@ -63,13 +72,13 @@ def find_seams(model: nn.Module) -> list[Seam]:
         plan = getattr(module, "plan", None)
         shape = Shape(int(owner[2]), queries, queries // group, has_branches(module))
         latent = hasattr(module, "o_a_proj") or bool(plan is not None and plan.binding and queries == group)
-        seams.append(Seam(shape, module, projection, modules[owner[1]], latent))
-    if not seams:
+        hooks.append(AttentionHook(shape, module, projection, modules[owner[1]], latent))
+    if not hooks:
         raise UsageError(
             f"{type(model).__name__} has no attention layer with an o_proj, so no heads can be taken apart; give a "
             "grouped-query model such as Qwen3 or Llama, DeepSeek-V4, or one of phasescope's own"
         )
-    return seams
+    return hooks
 
 
 def _queries(module: nn.Module, projection: nn.Module, channels: int) -> int:
@@ -103,122 +112,79 @@ class _Stopped(Exception):  # noqa: N818 - no error: a forward that was only nee
 
 
 @contextmanager
-def recording(seams: Sequence[Seam], *, stop: bool = False) -> Iterator[Tape]:
+def recording(hooks: Sequence[AttentionHook], *, stop: bool = False) -> Iterator[Tape]:
     """Note what the given layers' heads put out at the last position, and what their decoders were given.
 
     Args:
-        seams: the layers.
-        stop: end the forward at the last of them, by `until_seen`.
+        hooks: the layers.
+        stop: end the forward at the last of them, and with it the context.
     """
     tape = Tape({}, {})
-    last = max(seam.shape.layer for seam in seams)
-    with ExitStack() as hooks:
-        for seam in seams:
+    last = max(hook.layer for hook in hooks)
+    with ExitStack() as stack, suppress(_Stopped):
+        for hook in hooks:
 
-            def note(module: nn.Module, args: tuple[Any, ...], seam: Seam = seam) -> None:
-                tape.heads[seam.shape.layer] = _heads(args[0], seam)[:, -1].clone()
-                if stop and seam.shape.layer == last:
+            def note(heads_RTAD: Tensor, layer: int = hook.layer) -> None:
+                tape.heads[layer] = heads_RTAD[:, -1].clone()
+                if stop and layer == last:
                     raise _Stopped
 
-            def arrive(module: nn.Module, args: tuple[Any, ...], seam: Seam = seam) -> None:
-                tape.stream[seam.shape.layer] = args[0][:, -1:].clone()
+            def arrive(args: tuple[Any, ...], layer: int = hook.layer) -> None:
+                tape.stream[layer] = args[0][:, -1:].clone()
 
-            hooks.callback(seam.projection.register_forward_pre_hook(note).remove)
-            hooks.callback(seam.decoder.register_forward_pre_hook(arrive).remove)
+            stack.enter_context(watching(hook, note))
+            stack.enter_context(_before(hook.decoder, arrive))
         yield tape
 
 
-@contextmanager
-def until_seen() -> Iterator[None]:
-    """Run a forward that a recording stops."""
-    try:
-        yield
-    except _Stopped:
-        return
+def watching(hook: AttentionHook, see: Callable[[Tensor], None]) -> AbstractContextManager[None]:
+    """Show a function what a layer's heads put out, [R, T, A, D], in every forward."""
+    return _before(hook.projection, lambda args: see(hook.heads(args[0])))
 
 
 @contextmanager
-def editing(seams: Mapping[int, Seam], edits: Mapping[int, Sequence[Edit]]) -> Iterator[None]:
-    """Put other values in place of heads' outputs at the last position.
+def editing(
+    hooks: Mapping[int, AttentionHook], edits: Mapping[int, Sequence[Edit]], where: Where = "last"
+) -> Iterator[None]:
+    """Put other values in place of heads' outputs.
 
     Args:
-        seams: by layer.
+        hooks: by layer.
         edits: by layer, what is replaced in which rows.
+        where: at the last position of each forward, or at every position.
     """
-    with ExitStack() as hooks:
+    place = slice(-1, None) if where == "last" else slice(None)
+    with ExitStack() as stack:
         for layer, changes in edits.items():
 
             def replace(
-                module: nn.Module,
                 args: tuple[Any, ...],
-                seam: Seam = seams[layer],
+                hook: AttentionHook = hooks[layer],
                 changes: Sequence[Edit] = changes,
             ) -> tuple[Any, ...]:
                 whole = args[0].clone()
-                heads_RTAD = _heads(whole, seam)
-                for rows, queries, value in changes:
-                    heads_RTAD[rows, -1, list(queries)] = value.to(whole.dtype)
+                heads_RTAD = hook.heads(whole)
+                for rows, queries, value_RAD in changes:
+                    heads_RTAD[rows, place, list(queries)] = value_RAD.to(whole.dtype)[:, None]
                 return (heads_RTAD.reshape(args[0].shape), *args[1:])
 
-            hooks.callback(seams[layer].projection.register_forward_pre_hook(replace).remove)
+            stack.enter_context(_before(hooks[layer].projection, replace))
         yield
 
 
 @contextmanager
-def averaging(seams: Sequence[Seam]) -> Iterator[dict[int, tuple[Tensor, int]]]:
-    """Add up what heads put out at all positions: by layer, the sum [A, D] and the number of positions."""
-    sums: dict[int, tuple[Tensor, int]] = {}
-    with ExitStack() as hooks:
-        for seam in seams:
-
-            def add(module: nn.Module, args: tuple[Any, ...], seam: Seam = seam) -> None:
-                heads_RTAD = _heads(args[0], seam)
-                total_AD, count = heads_RTAD.double().sum((0, 1)), heads_RTAD.shape[0] * heads_RTAD.shape[1]
-                before = sums.get(seam.shape.layer)
-                sums[seam.shape.layer] = (
-                    (total_AD, count) if before is None else (before[0] + total_AD, before[1] + count)
-                )
-
-            hooks.callback(seam.projection.register_forward_pre_hook(add).remove)
-        yield sums
-
-
-@contextmanager
-def editing_everywhere(seam: Seam, queries: tuple[int, ...], value_AD: Tensor) -> Iterator[None]:
-    """Put one value in place of heads' outputs at every position of every forward.
-
-    Args:
-        seam: the layer.
-        queries: query heads.
-        value_AD: what stands in their place.
-    """
-
-    def replace(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        whole = args[0].clone()
-        heads_RTAD = _heads(whole, seam)
-        heads_RTAD[:, :, list(queries)] = value_AD.to(whole.dtype)
-        return (heads_RTAD.reshape(args[0].shape), *args[1:])
-
-    hook = seam.projection.register_forward_pre_hook(replace)
-    try:
-        yield
-    finally:
-        hook.remove()
-
-
-@contextmanager
-def beginning_at(seams: Mapping[int, Seam], layer: int, stream: Tensor) -> Iterator[None]:
+def beginning_at(hooks: Mapping[int, AttentionHook], layer: int, stream: Tensor) -> Iterator[None]:
     """Skip the layers below one and hand it what it would have been given.
 
     An instance's own `forward` hides its class's for as long as the context lasts. The layers below take in nothing,
     their caches neither.
 
     Args:
-        seams: by layer.
+        hooks: by layer.
         layer: the first that is computed.
         stream: what its decoder is given, [R, 1, E…].
     """
-    below = [seam.decoder for number, seam in seams.items() if number < layer]
+    below = [hook.decoder for number, hook in hooks.items() if number < layer]
     try:
         for module in below:
             module.__dict__["forward"] = lambda *args, **kwargs: stream
@@ -229,12 +195,10 @@ def beginning_at(seams: Mapping[int, Seam], layer: int, stream: Tensor) -> Itera
 
 
 @contextmanager
-def reading_entries(seam: Seam) -> Iterator[None]:
-    """Let a layer put out only what it reads from entries; the softmax stays that of everything."""
-    with entries_alone(seam.attention):
+def _before(module: nn.Module, see: Callable[[tuple[Any, ...]], Any]) -> Iterator[None]:
+    """Show a function what a module is given; what it returns, if anything, takes its place."""
+    handle = module.register_forward_pre_hook(lambda module, args: see(args))
+    try:
         yield
-
-
-def _heads(x: Tensor, seam: Seam) -> Tensor:
-    """The projection's input by heads, [R, T, A, D]; a view where that can be."""
-    return x.reshape(x.shape[0], x.shape[1], seam.shape.queries, -1)
+    finally:
+        handle.remove()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -17,39 +17,39 @@ from ..compressors.base import AbstractWindowPool
 from ..compressors.series import AbstractSeries
 from ..grid import WindowGrid
 from .gates import Floats, Read
-from .hooks import Seam
+from .hooks import AttentionHook
 
 
 @contextmanager
-def gates(seams: Sequence[Seam]) -> Iterator[Callable[[], list[Read]]]:
+def gates(hooks: Sequence[AttentionHook]) -> Iterator[Callable[[], list[Read]]]:
     """Note the gates' weights in the forwards that follow.
 
     Yields:
         a function that returns what was seen in the last forward, layer by layer.
     """
     seen: dict[int, Read] = {}
-    with ExitStack() as hooks:
-        for seam in seams:
-            compressor = getattr(seam.attention, "compressor", None)
+    with ExitStack() as stack:
+        for hook in hooks:
+            compressor = getattr(hook.attention, "compressor", None)
             if isinstance(compressor, AbstractWindowPool):
-                hooks.enter_context(_pool(seam, compressor, seen))
+                stack.enter_context(_pool(hook, compressor, seen))
             elif (series := _series(compressor)) is not None:
-                hooks.enter_context(_pooled_series(seam, series, seen))
+                stack.enter_context(_pooled_series(hook, series, seen))
         yield lambda: [seen[layer] for layer in sorted(seen)]
 
 
 @contextmanager
-def _pool(seam: Seam, compressor: AbstractWindowPool, seen: dict[int, Read]) -> Iterator[None]:
+def _pool(hook: AttentionHook, compressor: AbstractWindowPool, seen: dict[int, Read]) -> Iterator[None]:
     """Our window pools: their own method gives the weights."""
     given = compressor.weights_BHNWC
 
     def weights(state_BHNWG: Tensor, real_HNW: Tensor) -> Tensor:
         weight_BHNWC = given(state_BHNWG, real_HNW)
-        raw = int(getattr(seam.attention.plan, "tail", 0))
+        raw = int(getattr(hook.attention.plan, "tail", 0))
         whole = weight_BHNWC
         if len(set(compressor.grids)) > 1:  # a shifted grid may complete one window less
             whole = weight_BHNWC[:, :, :-1]
-        seen[seam.shape.layer] = Read(seam.shape.layer, compressor.grids, _numpy(whole), raw)
+        seen[hook.layer] = Read(hook.layer, compressor.grids, _numpy(whole), raw)
         return weight_BHNWC
 
     compressor.__dict__["weights_BHNWC"] = weights
@@ -106,84 +106,94 @@ def series_weights_BNWC(gate_BTG: Tensor, bias_SG: Tensor, series: int) -> Tenso
 
 
 @contextmanager
-def _pooled_series(seam: Seam, pool: Any, seen: dict[int, Read]) -> Iterator[None]:
+def _pooled_series(hook: AttentionHook, pool: Any, seen: dict[int, Read]) -> Iterator[None]:
     """DeepSeek-V4's series: weights follow from the gate's projection and the position bias."""
     stride, series = _series_shape(pool)
-    config: Any = seam.attention.config
-    plan = getattr(seam.attention, "plan", None)
+    config: Any = hook.attention.config
+    plan = getattr(hook.attention, "plan", None)
     raw = int(plan.tail if plan is not None else config.sliding_window)
 
     def note(module: nn.Module, args: Any, gate_BTG: Tensor) -> None:
         weight_BNWC = series_weights_BNWC(gate_BTG, pool.position_bias, series)
         grids = (series_grid(stride, series),)
-        seen[seam.shape.layer] = Read(seam.shape.layer, grids, _numpy(weight_BNWC[:, None]), raw)
+        seen[hook.layer] = Read(hook.layer, grids, _numpy(weight_BNWC[:, None]), raw)
 
-    hook = pool.gate_proj.register_forward_hook(note)
+    handle = pool.gate_proj.register_forward_hook(note)
     try:
         yield
     finally:
-        hook.remove()
+        handle.remove()
 
 
-def priors(seams: Sequence[Seam]) -> dict[int, Floats]:
+def priors(hooks: Sequence[AttentionHook]) -> dict[int, Floats]:
     """By layer, what the learned bias alone would give each slot: its softmax, [H, W]; layers without one lack."""
-    found = {}
-    for seam in seams:
-        if (bias_HWC := _bias_HWC(seam)) is not None:
-            found[seam.shape.layer] = _numpy(bias_HWC.softmax(dim=1).mean(dim=-1))
-    return found
+    return {
+        hook.layer: _numpy(bias.slots_HWC().softmax(dim=1).mean(dim=-1))
+        for hook in hooks
+        if (bias := _bias(hook)) is not None
+    }
 
 
-def _bias_HWC(seam: Seam) -> Tensor | None:
-    """The bias of every slot of a window."""
-    compressor = getattr(seam.attention, "compressor", None)
+@dataclass(frozen=True)
+class _Bias:
+    """The learned bias of a layer's gates, per slot of a window.
+
+    Attributes:
+        parameter: [H, W, C]; of pooled series [S, series × channels], whose windows hold the slots of the first series,
+            then those of the second.
+        series: how many series stand side by side; None for a window pool.
+    """
+
+    parameter: nn.Parameter
+    series: int | None
+
+    def slots_HWC(self) -> Tensor:
+        """A copy of the bias by head and slot."""
+        value = self.parameter.detach()
+        if self.series is None:
+            return value.clone()
+        return torch.cat(value.chunk(self.series, dim=-1), dim=0)[None]
+
+    def put(self, slots_HWC: Tensor) -> None:
+        """Set the bias."""
+        if self.series is not None:
+            slots_HWC = torch.cat(slots_HWC[0].chunk(self.series, dim=0), dim=-1)
+        self.parameter.copy_(slots_HWC)
+
+
+def _bias(hook: AttentionHook) -> _Bias | None:
+    """The bias of a layer's gates; None without one."""
+    compressor: Any = getattr(hook.attention, "compressor", None)
     if isinstance(compressor, AbstractWindowPool):
-        return None if compressor.gate is None else compressor.slot_bias.detach()
+        return None if compressor.gate is None else _Bias(compressor.slot_bias, None)
     pool = _series(compressor)
-    if pool is None:
-        return None
-    _, series = _series_shape(pool)
-    # Slots of a window are those of the first series, then those of the second.
-    return torch.cat(pool.position_bias.detach().chunk(series, dim=-1), dim=0)[None]
+    return None if pool is None else _Bias(pool.position_bias, _series_shape(pool)[1])
 
 
-def has_bias(seams: Sequence[Seam]) -> bool:
+def has_bias(hooks: Sequence[AttentionHook]) -> bool:
     """Whether any gate has a bias per slot that could be rolled."""
-    return any(_bias_HWC(seam) is not None for seam in seams)
+    return any(_bias(hook) is not None for hook in hooks)
 
 
 @contextmanager
-def rolled(seams: Sequence[Seam], slots: int) -> Iterator[None]:
+def rolled(hooks: Sequence[AttentionHook], slots: int) -> Iterator[None]:
     """Roll the bias of every gate over its slots: slot s gets what slot s − `slots` had.
 
-    The weights are put back, bit by bit, when the context ends.
+    The weights are restored, bit by bit, when the context ends.
     """
-    kept: list[tuple[nn.Parameter, Tensor]] = []
+    biases = [bias for hook in hooks if (bias := _bias(hook)) is not None]
+    kept = [bias.slots_HWC() for bias in biases]
     try:
         with torch.no_grad():
-            for seam in seams:
-                compressor: Any = getattr(seam.attention, "compressor", None)
-                if isinstance(compressor, AbstractWindowPool):
-                    if compressor.gate is not None:
-                        kept.append((compressor.slot_bias, compressor.slot_bias.detach().clone()))
-                        compressor.slot_bias.copy_(compressor.slot_bias.roll(slots, dims=1))
-                elif (pool := _series(compressor)) is not None:
-                    _, series = _series_shape(pool)
-                    kept.append((pool.position_bias, pool.position_bias.detach().clone()))
-                    slots_WC = torch.cat(pool.position_bias.chunk(series, dim=-1), dim=0).roll(slots, dims=0)
-                    pool.position_bias.copy_(torch.cat(slots_WC.chunk(series, dim=0), dim=-1))
+            for bias, slots_HWC in zip(biases, kept, strict=True):
+                bias.put(slots_HWC.roll(slots, dims=1))
         yield
     finally:
         with torch.no_grad():
-            for parameter, value in kept:
-                parameter.copy_(value)
+            for bias, slots_HWC in zip(biases, kept, strict=True):
+                bias.put(slots_HWC)
 
 
 def _numpy(x: Tensor) -> Floats:
     values: Floats = x.detach().to("cpu", torch.float64).numpy()
     return values
-
-
-def strides(reads: Sequence[Read]) -> int:
-    """The modulus of phases that the gates of all layers have together."""
-    return int(np.lcm.reduce([grid.stride for read in reads for grid in read.grids])) if reads else 1

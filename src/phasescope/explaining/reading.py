@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -37,18 +38,8 @@ def is_ours(attention: nn.Module) -> bool:
 @contextmanager
 def entries_alone(attention: nn.Module) -> Iterator[None]:
     """Let one layer put out the entries' part of what it reads, until the context ends."""
-    if isinstance(attention, CompressedAttention):
-        with _ours(attention):
-            yield
-    else:
-        with _latent(attention):
-            yield
-
-
-@contextmanager
-def _ours(attention: CompressedAttention) -> Iterator[None]:
-    """The same softmax over values that are zero on raw tokens."""
-    with _reading(attention, lambda *given: _entries_part(attention, *given)):
+    ours = isinstance(attention, CompressedAttention)
+    with _reading(attention, partial(_entries_part, attention)) if ours else _latent(attention):
         yield
 
 
@@ -75,7 +66,7 @@ def entries_replaced(attention: nn.Module, queries: tuple[int, ...], value_AD: T
 
 
 @contextmanager
-def _reading(attention: CompressedAttention, block: Callable[..., Tensor]) -> Iterator[None]:
+def _reading(attention: nn.Module, block: Callable[..., Tensor]) -> Iterator[None]:
     """Let a layer read by another function than its own; an instance's attribute hides its class's."""
     attention.__dict__["_block"] = block
     try:
@@ -85,7 +76,7 @@ def _reading(attention: CompressedAttention, block: Callable[..., Tensor]) -> It
 
 
 def _entries_part(
-    attention: CompressedAttention,
+    attention: Any,
     query_BAQD: Tensor,
     hidden_BQE: Tensor,
     position_B1Q: Tensor,

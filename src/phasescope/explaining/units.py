@@ -10,11 +10,9 @@ from ..errors import UsageError
 
 Branch = Literal["all", "entries", "local"]
 Mode = Literal["mean", "zero", "resample"]
-BRANCHES: tuple[Branch, ...] = ("all", "entries", "local")
 BASE = "none"
 """Name of the condition from which nothing is taken."""
 Where = Literal["last", "everywhere"]
-MODES: tuple[Mode, ...] = ("mean", "zero", "resample")
 
 
 @dataclass(frozen=True, slots=True)
