@@ -1,18 +1,42 @@
 """phasescope measures, explains and removes phase sensitivity in long-context language models."""
 
-from .catalog import BACKENDS as BACKENDS
-from .catalog import COMPRESSORS as COMPRESSORS
-from .catalog import ENGINES as ENGINES
-from .catalog import PROTOCOLS as PROTOCOLS
-from .errors import BrokenRecordError as BrokenRecordError
-from .errors import MissingExtraError as MissingExtraError
-from .errors import PhasescopeError as PhasescopeError
-from .errors import UnknownNameError as UnknownNameError
-from .errors import UsageError as UsageError
-from .grid import WindowGrid as WindowGrid
-from .records import Finding as Finding
-from .records import Observation as Observation
-from .records import Reply as Reply
-from .records import Trial as Trial
+from typing import TYPE_CHECKING
+
+from .lazy import lazily
+
+if TYPE_CHECKING:
+    from .catalog import BACKENDS as BACKENDS
+    from .catalog import COMPRESSORS as COMPRESSORS
+    from .catalog import ENGINES as ENGINES
+    from .catalog import PROTOCOLS as PROTOCOLS
+    from .errors import BrokenRecordError as BrokenRecordError
+    from .errors import MissingExtraError as MissingExtraError
+    from .errors import PhasescopeError as PhasescopeError
+    from .errors import ServerError as ServerError
+    from .errors import UnknownNameError as UnknownNameError
+    from .errors import UsageError as UsageError
+    from .grid import WindowGrid as WindowGrid
+    from .records import Dropped as Dropped
+    from .records import Finding as Finding
+    from .records import Observation as Observation
+    from .records import Reply as Reply
+    from .records import Trial as Trial
+    from .runs import Run as Run
+    from .runs import read_run as read_run
 
 __version__ = "0.1.0"
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    dict.fromkeys(("BACKENDS", "COMPRESSORS", "ENGINES", "PROTOCOLS"), ".catalog")
+    | dict.fromkeys(
+        (
+            *("BrokenRecordError", "MissingExtraError", "PhasescopeError"),
+            *("ServerError", "UnknownNameError", "UsageError"),
+        ),
+        ".errors",
+    )
+    | dict.fromkeys(("Dropped", "Finding", "Observation", "Reply", "Trial"), ".records")
+    | dict.fromkeys(("Run", "read_run"), ".runs")
+    | {"WindowGrid": ".grid"},
+)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from phasescope.cli import COMMANDS
+from phasescope.cli.commands import COMMANDS
 
 SMALL = "--pairs 12 --contexts 2 --threads 1"
 TINY = "--layers 1 --hidden-size 16 --heads 2 --kv-heads 1 --head-dim 8 --feed-forward 16 --steps 2 --max-pairs 4"

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from phasescope import verbs as experiments
-from phasescope.cli import app
+from phasescope.cli.commands import called
 from phasescope.cli.train import Grid, Reading, Records, Shape, Steps
 from phasescope.errors import UsageError
 from phasescope.models import Compression
@@ -19,7 +19,7 @@ TINY = "--layers 1 --hidden-size 16 --heads 2 --kv-heads 1 --head-dim 8 --feed-f
 def said(command):
     """Run a command; errors come as they are."""
     words = shlex.split(command)
-    return app(words, standalone_mode=False, obj=words)
+    return called(words)
 
 
 @pytest.fixture

@@ -38,7 +38,12 @@ class Processes(Pool):
         specs = [_placed(spec, place, self.workers) for spec in self.specs]
         ours, theirs = _SPAWN.Pipe()
         process = _SPAWN.Process(target=serve, args=(theirs, specs), daemon=True)
-        process.start()
+        # A blocked signal stays blocked in the new process: Ctrl-C is for the employer alone, from the first moment.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         theirs.close()
         self._staff[place] = process, ours
 
