@@ -18,7 +18,8 @@ TRAIN = "train --out trained --no-measure --steps 100000"
 
 def started(words: str, cwd: Path, before: str = "") -> subprocess.Popen[str]:
     """A command in a process group of its own, as a terminal starts it."""
-    script = f"import sys; sys.argv = ['phasescope', *{words.split()}]\n{before}\nfrom phasescope.cli import main; main()"
+    arguments = ["phasescope", *words.split()]
+    script = f"import sys; sys.argv = {arguments}\n{before}\nfrom phasescope.cli import main; main()"
     return subprocess.Popen(
         [sys.executable, "-c", script],
         cwd=cwd,

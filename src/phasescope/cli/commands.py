@@ -89,12 +89,10 @@ def load(name: str) -> Any:
 
 
 def _examples(module: Any, name: str) -> str | None:
-    examples = getattr(module, "EXAMPLES", {}).get(name, ())
-    return (
-        "\n\n".join(["[bold]Examples[/bold]", *(f"phasescope {name} {one}" for one in examples)])
-        if examples
-        else None
-    )
+    examples = getattr(module, "EXAMPLES", {}).get(name)
+    if not examples:
+        return None
+    return "\n\n".join(["[bold]Examples[/bold]", *(f"phasescope {name} {one}" for one in examples)])
 
 
 app = typer.Typer(

@@ -1,8 +1,8 @@
 """Ctrl-C at any moment, during imports and long computations too: one line, exit code 130, and nothing left behind.
 
-Run files are written whole or appended in whole lines, so a process may end at any moment, and the system releases its
-locks. Python runs a signal's handler between two steps of its main thread, which may be seconds away; therefore a thread
-waits for the signal as well.
+Run files are written whole or appended in whole lines, so a process may end at any moment, and the system releases
+its locks. Python runs a signal's handler between two steps of its main thread, which may be seconds away; therefore a
+thread waits for the signal as well.
 """
 
 from __future__ import annotations
