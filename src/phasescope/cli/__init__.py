@@ -21,7 +21,7 @@ def main() -> None:
     except BrokenPipeError:
         code = CLOSED_PIPE
     if code == CLOSED_PIPE:
-        sys.stdout = None  # type: ignore[assignment]  # Python would complain when it flushes for the last time
+        sys.stdout = None  # Python would complain when it flushes for the last time
     sys.exit(code)
 
 

@@ -71,7 +71,7 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """The command that is named first, imported."""
-        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[arg-type]  # what suggestions are made from
+        self.commands = {name: self.get_command(ctx, name) for name in COMMANDS}  # for suggestions
         name, _, rest = super().resolve_command(ctx, args)
         return name, load(name or ""), rest
 
