@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tests.compressors.deepseek import Layer
+from tests.builders.deepseek import Layer
 
 from phasescope.grid import WindowGrid
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tests.compressors.deepseek import Layer, arguments, ours, theirs, unit_inputs
+from tests.builders.deepseek import Layer, arguments, ours, theirs, unit_inputs
 from torch import Tensor
 from transformers import DynamicCache
 

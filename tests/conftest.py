@@ -4,6 +4,8 @@ import signal
 
 import pytest
 
+pytest_plugins = ["tests.builders.findings", "tests.builders.tokenizers"]
+
 # A shell that starts the tests in the background has them ignore Ctrl-C, and what they start inherits that: tests that
 # interrupt a command would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

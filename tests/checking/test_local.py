@@ -8,8 +8,7 @@ from phasescope.checking import Verdict, check
 from phasescope.checking.engine import gap
 from phasescope.checking.local import LocalEngine, _tensors
 from phasescope.checking.ties import EqualScores
-
-from .models import build
+from tests.builders.engines import build
 
 SMALL = {"sizes": 6, "sweep": 8, "longest": 32}
 STRIDES = {"minimax_m3": [8]}

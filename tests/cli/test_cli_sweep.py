@@ -12,8 +12,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from phasescope.backends.transformers.backend import folder_vocabulary
 from phasescope.checkpoints import zoo
+from tests.builders.text_tokenizer import CHATML, save
 from tests.cli import in_process
-from tests.text.small_tokenizer import CHATML, save
 
 PROMPT = "the scale is kept in FP32.\n<pad>values of a block are stored in FP\n"
 WAY = ["--lengths", "0:8", "--place", "mark", "--expected", "8", "--rival", "32", "--family", "line"]

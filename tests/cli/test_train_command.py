@@ -11,7 +11,7 @@ from phasescope.cli.train import Grid, Reading, Records, Shape, Steps
 from phasescope.errors import UsageError
 from phasescope.models import Compression
 from phasescope.training import RECIPES, RetrievalTask, Text, Training
-from tests.training.made import made_corpus
+from tests.builders.corpora import made_corpus
 
 TINY = "--layers 1 --hidden-size 16 --heads 2 --kv-heads 1 --head-dim 8 --feed-forward 16 --steps 2"
 

@@ -13,7 +13,7 @@ from transformers.models.deepseek_v4.modeling_deepseek_v4 import (
 from phasescope import UsageError
 from phasescope.models import CompressedQwen3Config, CompressedQwen3ForCausalLM, EntryCache, attention
 from phasescope.models.attention import CompressedAttention
-from tests.compressors.deepseek import Layer, order, ours, padded, read_theirs, theirs, unit_inputs
+from tests.builders.deepseek import Layer, order, ours, padded, read_theirs, theirs, unit_inputs
 
 EXACT = 1e-5  # relative: norms and rotary embeddings of both compute in float32
 WIDTH, HEADS, DIM, ROTATED, TOKENS = 48, 4, 16, 8, 61

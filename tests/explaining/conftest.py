@@ -66,7 +66,7 @@ def deepseek_v4() -> Any:
     """All three attention kinds of DeepSeek-V4."""
     import torch
 
-    from tests.backends import tiny_models
+    from tests.builders import tiny_models
 
     torch.manual_seed(0)
     return tiny_models.deepseek_v4().eval()

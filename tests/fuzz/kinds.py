@@ -10,9 +10,9 @@ from pathlib import Path
 
 from phasescope.checkpoints import zoo
 from tests.auditing.test_readers import LM_EVAL, NEEDLE, RULER, inspect_log
+from tests.builders import text_tokenizer
 from tests.cli.in_process import phasescope
 from tests.fuzz.damage import Form
-from tests.text import small_tokenizer
 
 TINY = (
     "--layers 1 --hidden-size 16 --heads 2 --kv-heads 1 --head-dim 8 --feed-forward 16 --steps 2 --max-pairs 4 "
@@ -90,7 +90,7 @@ def write_whole(folder: Path) -> None:
     _benchmarks(folder)
     shutil.copytree(zoo.folder("w8s8-1kv"), folder / "model")
     shutil.copytree(zoo.folder("full-1kv"), folder / "plain")
-    small_tokenizer.save(folder / "tokenizer")
+    text_tokenizer.save(folder / "tokenizer")
     _text_model(folder / "text-model")
     (folder / "prompt.txt").write_text("filler note\n<pad>values of a block are stored in FP\n")
     record = {
@@ -133,7 +133,7 @@ def _text_model(folder: Path) -> None:
     shape = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1}
     config = Qwen3Config(vocab_size=512, num_key_value_heads=1, head_dim=16, eos_token_id=1, **shape)
     Qwen3ForCausalLM(config).save_pretrained(folder)
-    small_tokenizer.save(folder)
+    text_tokenizer.save(folder)
 
 
 def _benchmarks(folder: Path) -> None:

@@ -18,7 +18,7 @@ from phasescope.text.padding import FAMILIES, even
 from phasescope.text.prompts import read_prompts
 from phasescope.text.scorers import Scorer
 from phasescope.text.tokens import Tokenizer
-from tests.text.small_tokenizer import STRIPPING, load
+from tests.builders.text_tokenizer import STRIPPING, load
 
 TEXT = "the scale is kept in FP32.\n<pad>values of a block are stored in FP"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fp8_quantiser" / "quantiser.py.txt"

@@ -8,8 +8,7 @@ from phasescope import UsageError
 from phasescope.checking import check
 from phasescope.checking.engine import gap
 from phasescope.testing.planted_faults import FAULTS, ForgetsOverlap, WrongAtLength, lose_lane
-
-from ..checking.models import build
+from tests.builders.engines import build
 
 CASES = [
     ("tail", "dense", 1, {"features": ["parts"]}),

@@ -4,7 +4,7 @@ import pytest
 
 from phasescope.checking import NotOfferedError
 from phasescope.testing import EngineFaultError, assert_engine_invariant
-from tests.checking.models import build
+from tests.builders.engines import build
 from tests.checking.toy import LosesTail, Toy
 
 SMALL = {"sizes": 4, "sweep": 6, "longest": 24}

@@ -4,7 +4,7 @@ import pytest
 
 from phasescope import UsageError
 from phasescope.text.padding import FAMILIES, Family, Style, even, exact_pads, parse_families
-from tests.text.small_tokenizer import load
+from tests.builders.text_tokenizer import load
 
 
 def by_words(texts):

@@ -8,8 +8,7 @@ from phasescope.models import Compression
 from phasescope.training import Training
 from phasescope.training.gates import compressors_of, imbalance, mean_weights, moved, reading_raw, watched
 from phasescope.training.trainer import new_model
-
-from .made import SHAPE, made_task
+from tests.builders.corpora import SHAPE, made_task
 
 
 def model_of(**grid):

@@ -21,8 +21,7 @@ from phasescope.training import Training, checkpoint, read_start, train
 from phasescope.training.trainer import new_model
 from phasescope.verbs import watch
 from phasescope.verbs.watch import watcher
-
-from .made import FOURS, SHAPE, made_corpus, made_task, mixed
+from tests.builders.corpora import FOURS, SHAPE, made_corpus, made_task, mixed
 
 
 @pytest.fixture(autouse=True)

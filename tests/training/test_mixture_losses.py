@@ -8,8 +8,7 @@ from phasescope.training import Progress, Training, held_out_loss
 from phasescope.training.data import IGNORED
 from phasescope.training.mixture import loss_of, parts_of
 from phasescope.training.trainer import new_model
-
-from .made import made_corpus, mixed
+from tests.builders.corpora import made_corpus, mixed
 
 CPU = torch.device("cpu")
 

@@ -9,8 +9,7 @@ from phasescope.training import Training
 from phasescope.training.muon import Muon
 from phasescope.training.optim import optimizers_of, schedule, set_step_sizes
 from phasescope.training.trainer import new_model
-
-from .made import FOURS, SHAPE, made_task
+from tests.builders.corpora import FOURS, SHAPE, made_task
 
 SIZES = {"lr_matrices": 0.03, "lr_gates": 0.02, "lr_rest": 0.01, "weight_decay": 0.5}
 

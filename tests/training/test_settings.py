@@ -6,8 +6,7 @@ from transformers import Qwen3Config
 from phasescope import UsageError
 from phasescope.models import Compression
 from phasescope.training import RetrievalTask, Start, Text, Training
-
-from .made import FOURS, SHAPE, made_task
+from tests.builders.corpora import FOURS, SHAPE, made_task
 
 TEXT = Text(corpus="0" * 64, vocabulary=100)
 

@@ -7,8 +7,7 @@ from phasescope.errors import MissingExtraError, UnknownNameError
 from phasescope.training import Training, train
 from phasescope.verbs import watch
 from phasescope.verbs.watch import watcher
-
-from .made import made_corpus, mixed
+from tests.builders.corpora import made_corpus, mixed
 
 
 @pytest.mark.filterwarnings("ignore")  # tensorboard's own

@@ -16,7 +16,7 @@ from phasescope.text.tokens import Tokenizer
 from phasescope.training import RECIPES, RetrievalTask, Training, held_out_loss
 from phasescope.verbs import Inputs, cost, train, training_settings, write_card
 from phasescope.verbs.watch import watcher
-from tests.training.made import SHAPE, made_corpus
+from tests.builders.corpora import SHAPE, made_corpus
 
 FEW = {"steps": 2, "rows": 4, "first_pairs": 2, "max_pairs": 4}
 GRID = {"compressor": "scalar_gate", "width": 4, "stride": 4}

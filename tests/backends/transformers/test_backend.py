@@ -17,7 +17,7 @@ from phasescope.backends.transformers.backend import TransformersBackend
 from phasescope.backends.transformers.load import folder_vocabulary
 from phasescope.errors import PhasescopeError
 from phasescope.protocols import InSequencePadding, PrefixPadding, QueryPadding
-from tests.backends.tiny_models import GRIDS, MODELS, SHAPE, VOCABULARY, deepseek_v4, ours, qwen3
+from tests.builders.tiny_models import GRIDS, MODELS, SHAPE, VOCABULARY, deepseek_v4, ours, qwen3
 
 TOLERANCE = 1e-4  # of a log-probability in float32
 

@@ -15,7 +15,7 @@ from phasescope.backends.transformers.cache import (
     reserve,
     same_rows,
 )
-from tests.backends.tiny_models import MODELS, ours, qwen3
+from tests.builders.tiny_models import MODELS, ours, qwen3
 
 IDS = torch.arange(34).remainder(16)
 

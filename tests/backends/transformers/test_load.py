@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from phasescope import PhasescopeError, UsageError
 from phasescope.backends.transformers.backend import TransformersBackend
 from phasescope.backends.transformers.load import load_model
-from tests.backends.tiny_models import VOCABULARY, qwen3
+from tests.builders.tiny_models import VOCABULARY, qwen3
 
 
 @pytest.fixture(scope="module")

@@ -115,6 +115,10 @@ class FakeServer:
         """Whether the server has been taken down."""
         return self._stopped.is_set()
 
+    def content(self, body: Json) -> bytes:
+        """The bytes of a reply."""
+        return json.dumps(body).encode()
+
     def answer(self, path: str, body: Json, fault: Kind | None) -> tuple[int, Json]:
         """Status and body of an answer."""
         if path == "/tokenize" and self.offers.tokenize:
@@ -281,7 +285,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
 
     def _send(self, status: int, body: Json, headers: dict[str, str] | None = None) -> None:
-        self._raw(json.dumps(body).encode(), status=status, headers=headers)
+        self._raw(self.fake.content(body), status=status, headers=headers)
 
     def _raw(
         self,
