@@ -5,7 +5,8 @@ import pytest
 
 from phasescope.auditing.samples import Sample
 from phasescope.errors import UsageError
-from phasescope.text.locate import NO_NEEDLE, NO_PLACE, NOWHERE, TWICE, Locator, enough, token_at
+from phasescope.text.locate import NO_NEEDLE, NO_PLACE, NOWHERE, TWICE, Locator, enough
+from phasescope.text.positions import token_at
 
 TEXTS = [
     ("The grass is green. 🦀🦀 the code is Ωmega é here", "Ωmega"),

@@ -10,6 +10,7 @@ from itertools import pairwise
 from ..errors import UsageError
 from ..statistics.profile import TOLERANCE, Profile
 from ..text.padding import FAMILIES, Family, exact_pads, ids_between, parse_families
+from ..text.positions import TokenizedText
 from ..text.tokens import Tokenizer
 from .pack import Passage, pack
 
@@ -76,7 +77,7 @@ def warn(
     Raises:
         UsageError: for a mark that does not occur, or occurs twice.
     """
-    return _facts(_Read.of(text, tokenizer), _found(text, marks), marks, profile, tolerance)
+    return _facts(TokenizedText.of(text, tokenizer), _found(text, marks), marks, profile, tolerance)
 
 
 def pack_text(
@@ -154,7 +155,7 @@ def pack_at(
         UsageError: if no neutral text fits.
     """
     kinds = parse_families(families)
-    read = _Read.of(text, tokenizer)
+    read = TokenizedText.of(text, tokenizer)
     before = _facts(read, found, marks, profile, tolerance)
     cuts = [cut for cut in sorted(set(places)) if read.begins(cut)]
     wanted = _wanted(read, cuts, found, profile, limit, tolerance)
@@ -165,10 +166,10 @@ def pack_at(
         if pads is None:
             continue
         padded = _inserted(text, pads)
-        again = _Read.of(padded, tokenizer)
+        again = TokenizedText.of(padded, tokenizer)
         moved = [at + sum(len(pad) for cut, pad in pads.items() if cut <= at) for at in found]
-        planned = [read.token(at) + sum(n for cut, n in wanted.items() if cut <= at) for at in found]
-        if [again.token(at) for at in moved] == planned and len(again) == len(read) + sum(wanted.values()):
+        planned = [_token(read, at) + sum(n for cut, n in wanted.items() if cut <= at) for at in found]
+        if [_token(again, at) for at in moved] == planned and len(again) == len(read) + sum(wanted.values()):
             return Packed(padded, pads, wanted, before, _facts(again, moved, marks, profile, tolerance))
     raise UsageError(
         f"no neutral text of exactly {', '.join(map(str, sorted(set(wanted.values()))))} tokens fits in front of "
@@ -221,38 +222,6 @@ def pack_messages(
     return plain, packed
 
 
-@dataclass(frozen=True)
-class _Read:
-    """A text as the model reads it.
-
-    Attributes:
-        extra: tokens that the tokenizer puts in front.
-        starts: first character of each token.
-    """
-
-    extra: int
-    starts: tuple[int, ...]
-
-    @classmethod
-    def of(cls, text: str, tokenizer: Tokenizer) -> _Read:
-        ids, spans = tokenizer.encode_spans(text)
-        start_ids = tokenizer.start_ids
-        extra = 0 if tuple(ids[: len(start_ids)]) == start_ids else len(start_ids)
-        return cls(extra, tuple(start for start, _ in spans))
-
-    def __len__(self) -> int:
-        return self.extra + len(self.starts)
-
-    def begins(self, at: int) -> bool:
-        """Whether a token begins at a character."""
-        index = bisect_right(self.starts, at) - 1
-        return index >= 0 and self.starts[index] == at
-
-    def token(self, at: int) -> int:
-        """Index of the token that holds a character."""
-        return self.extra + max(0, bisect_right(self.starts, at) - 1)
-
-
 def _found(text: str, marks: Sequence[str]) -> list[int]:
     """Where each mark begins."""
     if not marks:
@@ -264,13 +233,25 @@ def _found(text: str, marks: Sequence[str]) -> list[int]:
     return [text.index(mark) for mark in marks]
 
 
+def _token(read: TokenizedText, at: int) -> int:
+    """The position of the token that holds a character.
+
+    Raises:
+        UsageError: if no token does, as of blanks at the very end.
+    """
+    position = read.position(at)
+    if position is None:
+        raise UsageError("a mark stands where the tokenizer keeps no token; mark another text")
+    return position
+
+
 def _facts(
-    read: _Read, found: Sequence[int], marks: Sequence[str], profile: Profile, tolerance: float
+    read: TokenizedText, found: Sequence[int], marks: Sequence[str], profile: Profile, tolerance: float
 ) -> tuple[Fact, ...]:
     strong = set(profile.strong(tolerance))
     facts = []
     for mark, at in zip(marks, found, strict=True):
-        position = read.token(at)
+        position = _token(read, at)
         phase = position % profile.stride
         pads = next(n for n in range(profile.stride) if (phase + n) % profile.stride in strong)
         facts.append(Fact(mark, position, phase, profile.accuracy[phase], phase in strong, pads))
@@ -278,7 +259,7 @@ def _facts(
 
 
 def _wanted(
-    read: _Read,
+    read: TokenizedText,
     cuts: Sequence[int],
     found: Sequence[int],
     profile: Profile,
@@ -288,8 +269,8 @@ def _wanted(
     """Pads by character, where there are any."""
     if not cuts:
         return {}
-    edges = [read.token(cut) for cut in cuts] + [len(read)]
-    keys = sorted(read.token(at) for at in found)
+    edges = [_token(read, cut) for cut in cuts] + [len(read)]
+    keys = sorted(_token(read, at) for at in found)
     passages = [
         Passage((0,) * (end - start), tuple(key - start for key in keys if start <= key < end))
         for start, end in pairwise(edges)

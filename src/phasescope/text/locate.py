@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from ..errors import UsageError
+from .positions import token_at
 from .tokens import Tokenizer
 
 Message = Mapping[str, str]
@@ -147,7 +148,7 @@ class Locator:
             starts.append(start)
             indices.append(index)
         if texts and self.tokenizer:
-            encoded = self.tokenizer.fast.encode_batch(texts, add_special_tokens=False)
+            encoded = self.tokenizer.encode_all_spans(texts)
             for index, start, encoding in zip(indices, starts, encoded, strict=True):
                 token = encoding.char_to_token(start)
                 if token is None:
@@ -160,15 +161,6 @@ class Locator:
         if sample.position is not None:
             return sample.position + self.offset + self.start
         return NO_PLACE if sample.prompt is None or self.tokenizer is None else NO_NEEDLE
-
-
-def token_at(spans: Sequence[tuple[int, int]], character: int) -> int | None:
-    """The first token that ends behind a character: the one that holds it, or any of its bytes.
-
-    A character of several tokens (bytes) has the same span in each, so that the first of them is found. A
-    blank that a tokenizer leaves out of its spans is found in the token after it.
-    """
-    return next((index for index, (start, end) in enumerate(spans) if end > character and end > start), None)
 
 
 def enough(text: str, start: int, length: int) -> str:

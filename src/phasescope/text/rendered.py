@@ -9,6 +9,7 @@ from typing import Literal
 
 from ..errors import UsageError
 from .padding import Ids, ids_between
+from .positions import token_at
 from .prompts import Prompt
 from .tokens import Tokenizer
 
@@ -91,8 +92,8 @@ class Page:
         before, left = len(self.start_ids), self.source_at
         for text in self.texts:
             if left < len(text):
-                spans = self.tokenizer.encode_spans(text)[1]
-                return before + next(index for index, (_, end) in enumerate(spans) if end > left)
+                index = token_at(self.tokenizer.encode_spans(text)[1], left)
+                return before + (len(self.tokenizer.encode(text)) if index is None else index)
             before, left = before + len(self.tokenizer.encode(text)), left - len(text)
         raise UsageError(
             "the source mark stands at the very end of the prompt; put it before what is asked about"

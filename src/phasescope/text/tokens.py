@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +18,7 @@ from jinja2 import Template, TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import Encoding
 from tokenizers import Tokenizer as FastTokenizer
 
 from ..errors import BrokenRecordError, UsageError
@@ -26,6 +29,8 @@ WORDS = (64, 256, 256)  # fillers, keys and values of a vocabulary made from a t
 TEMPLATE_DAY = datetime.date(2025, 1, 1)
 """What day a chat template is told it is, so that the same run has the same tokens tomorrow."""
 
+HALF = re.compile("[\ud800-\udfff]")
+"""Half a character: JSON can carry it, UTF-8 cannot."""
 _MARK = "\N{WHITE LARGE SQUARE}phasescope\N{WHITE LARGE SQUARE}"
 
 
@@ -60,12 +65,8 @@ class Tokenizer:
         file = given / "tokenizer.json" if given.is_dir() else given
         if not file.is_file():
             raise UsageError(f"no tokenizer at {path}: give a tokenizer.json, or a folder that holds one")
-        try:
+        with _refused(f"{file} is no tokenizer.json that can be read", "save it again"):
             fast = FastTokenizer.from_file(str(file))
-        except Exception as error:  # the library raises nothing more precise
-            raise UsageError(
-                f"{file} is no tokenizer.json that can be read: {_first_line(error)}; save it again"
-            ) from None
         fast.no_truncation()
         fast.no_padding()
         folder = file.parent.resolve()
@@ -118,18 +119,36 @@ class Tokenizer:
         A control token that is spelt out in the text (`<|im_end|>`) becomes that token, as it does in
         every server; `special_ids` tells which ids those are.
         """
-        return list(self.fast.encode(text, add_special_tokens=False).ids)
+        return self.encode_spans(text)[0]
 
     def encode_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """The ids of a text, and for each the characters it stands for (first, and one past the last)."""
-        encoding = self.fast.encode(text, add_special_tokens=False)
+        with self._reading(text):
+            encoding = self.fast.encode(text, add_special_tokens=False)
         return list(encoding.ids), list(encoding.offsets)
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` for many texts at once, on all cores."""
-        return [
-            list(encoding.ids) for encoding in self.fast.encode_batch_fast(texts, add_special_tokens=False)
-        ]
+        with self._reading(*texts):
+            read = self.fast.encode_batch_fast(texts, add_special_tokens=False)
+        return [list(encoding.ids) for encoding in read]
+
+    def encode_all_spans(self, texts: Sequence[str]) -> list[Encoding]:
+        """`encode_spans` for many texts at once, on all cores, as the library's own objects."""
+        with self._reading(*texts):
+            return list(self.fast.encode_batch(texts, add_special_tokens=False))
+
+    @contextmanager
+    def _reading(self, *texts: str) -> Iterator[None]:
+        """Refuse in one line what the tokenizer cannot read."""
+        for text in texts:
+            if HALF.search(text):
+                raise UsageError(
+                    f"the text {text[:40]!r} holds half a character (a lone surrogate), which no tokenizer takes; "
+                    "take it out"
+                )
+        with _refused(f"the tokenizer of {self.name} cannot read a text", "save the tokenizer again"):
+            yield
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, control tokens included."""
@@ -279,6 +298,20 @@ class Tokenizer:
         )
 
 
+@contextmanager
+def _refused(what: str, remedy: str) -> Iterator[None]:
+    """Turn whatever the tokenizers library raises into one line.
+
+    It raises plain exceptions, and its Rust code panics with one that is no `Exception`.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
+        raise
+    except BaseException as error:
+        raise UsageError(f"{what}: {_first_line(error)}; {remedy}") from None
+
+
 def _settings(file: Path) -> dict[str, Any]:
     """What tokenizer_config.json says; nothing without one."""
     settings = read_json(file) if file.is_file() else {}
@@ -346,5 +379,5 @@ def _environment() -> ImmutableSandboxedEnvironment:
     return environment
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
