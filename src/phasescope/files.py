@@ -165,31 +165,32 @@ def read_bytes(path: Path, most: int = LARGEST_JSON) -> bytes:
     return content.removeprefix(b"\xef\xbb\xbf")
 
 
-def parse_json(content: bytes | str, where: str) -> Any:
+def parse_json(content: bytes | str, where: str, *, finite: bool = True) -> Any:
     """A JSON value: strict JSON in UTF-8, at most some 200 deep, without lone surrogates and endless numbers.
 
     Args:
         content: of a file, a line of one, or an answer.
         where: what to call it in a message.
+        finite: refuse Infinity and NaN, which JSON does not know, but configurations of models hold.
 
     Raises:
         BrokenRecordError: in one line.
     """
     try:
-        value = from_json(content, allow_inf_nan=False)
-        return bounded(value, sys.float_info.max)
+        value = from_json(content, allow_inf_nan=not finite)
+        return bounded(value, sys.float_info.max) if finite else value
     except ValueError as error:
         raise BrokenRecordError(f"{where} is not JSON: {' '.join(str(error).split())[:300]}") from None
 
 
-def read_json(path: Path, most: int = LARGEST_JSON) -> Any:
+def read_json(path: Path, most: int = LARGEST_JSON, *, finite: bool = True) -> Any:
     """Read a JSON file of no fixed form; where its form is known, `read_record` checks it too.
 
     Raises:
         UsageError: if it cannot be read.
         BrokenRecordError: if it is not JSON, or has more than `most` bytes.
     """
-    return parse_json(read_bytes(path, most), str(path))
+    return parse_json(read_bytes(path, most), str(path), finite=finite)
 
 
 def read_record(path: Path, kind: type[Kind], most: int = LARGEST_JSON) -> Kind:

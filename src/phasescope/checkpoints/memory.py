@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
-import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import BrokenRecordError
-from ..files import read_json
+from .config import load_config, text_part
+from .safetensors import Weights
 
 BYTES = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
 FLOATS = {"F64", "F32", "F16", "BF16"}
 DTYPES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
-MOST_HEADER = 100 * 2**20
-"""Bytes of a safetensors header beyond which the format itself refuses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +50,13 @@ def folder_memory(folder: Path, *, dtype: str, longest: int, max_tokens: int, ro
         rows: the most rows that there are to hold: contexts and questions of one batch.
 
     Raises:
-        BrokenRecordError: if a file is damaged.
+        UsageError: if a file of weights is damaged.
+        BrokenRecordError: if the config is.
     """
-    tensors = [tensor for path in sorted(folder.glob("*.safetensors")) for tensor in _header(path)]
+    tensors = [(tensor.dtype, math.prod(tensor.shape)) for tensor in Weights(folder).every()]
     if not tensors:
         return UNKNOWN
-    config = read_json(folder / "config.json")
+    config = load_config(folder)
     loaded = DTYPES.get(dtype)
     weights = sum(
         numel * (loaded if loaded is not None and kind in FLOATS else BYTES.get(kind, 1))
@@ -74,13 +72,12 @@ def folder_memory(folder: Path, *, dtype: str, longest: int, max_tokens: int, ro
     return Memory(weights, one, min(rows, math.ceil(2 * max(max_tokens, longest) / longest)) * one)
 
 
-def cache_bytes(config: dict[str, Any], itemsize: int) -> tuple[int, int, int] | None:
+def cache_bytes(config: Mapping[str, Any], itemsize: int) -> tuple[int, int, int] | None:
     """Bytes of the raw KV cache per token: in layers that see everything, in sliding ones, and their window.
 
     Heads with a low-rank cache (multi-head latent attention) are counted as `transformers` keeps them, unfolded.
     """
-    text = config.get("text_config") if isinstance(config.get("text_config"), dict) else config
-    assert isinstance(text, dict)
+    text = text_part(config)
 
     def number(*names: str) -> int | None:
         found = [text[name] for name in names if isinstance(text.get(name), int)]
@@ -101,20 +98,3 @@ def cache_bytes(config: dict[str, Any], itemsize: int) -> tuple[int, int, int] |
     sliding = sum("sliding" in str(kind) for kind in kinds) if window else 0
     each = channels * groups * itemsize
     return each * (layers - sliding), each * sliding, window
-
-
-def _header(path: Path) -> list[tuple[str, int]]:
-    """Kind and number of elements of every tensor of a file."""
-    try:
-        with path.open("rb") as file:
-            (size,) = struct.unpack("<Q", file.read(8))
-            if size > min(MOST_HEADER, path.stat().st_size):
-                raise ValueError(f"a header of {size} bytes")
-            header = json.loads(file.read(size))
-        return [
-            (str(facts["dtype"]), math.prod(map(int, facts["shape"])))
-            for name, facts in header.items()
-            if name != "__metadata__"
-        ]
-    except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError) as error:
-        raise BrokenRecordError(f"{path} is no safetensors file: {error}; copy it again") from None

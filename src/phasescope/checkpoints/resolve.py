@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ..errors import BrokenRecordError, UnknownNameError, UsageError
-from ..files import read_json
+from ..errors import UnknownNameError, UsageError
 from ..runs import ModelInfo
 from ..text.tokens import Tokenizer
 from . import smollm2, zoo
 from .card import ModelCard, read_card
+from .config import load_config, text_part
 
 LONGEST_PROMPT = 131_072
 """Tokens of the longest prompt where a config does not say."""
@@ -49,15 +49,8 @@ class Checkpoint:
             UsageError: if it has no config.
             BrokenRecordError: if its config is no model's.
         """
-        path = self.folder / "config.json"
-        config = read_json(path)
-        nested = config.get("text_config", config) if isinstance(config, dict) else config
-        if not isinstance(nested, dict):
-            raise BrokenRecordError(f"{path} holds no model's settings; copy it again")
-        longest = nested.get("max_position_embeddings")
-        if isinstance(longest, int) and ROOM < longest < 2**31:
-            return longest
-        return LONGEST_PROMPT + ROOM
+        longest = text_part(load_config(self.folder)).get("max_position_embeddings")
+        return longest if isinstance(longest, int) and longest > ROOM else LONGEST_PROMPT + ROOM
 
     def tokenizer(self) -> Tokenizer:
         """Its tokenizer.

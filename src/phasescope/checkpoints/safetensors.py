@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import UsageError
-from ..files import read_json
+from ..errors import BrokenRecordError, UsageError
+from ..files import parse_json, read_json
 
 Floats = npt.NDArray[np.float64]
 
@@ -70,6 +69,11 @@ class Weights:
             return dict(self._indexed())
         singles = sorted(file for file in self.folder.glob("*.safetensors") if file.is_file())
         return {name: file for file in singles for name in self._header(file)}
+
+    def every(self) -> Iterator[Slice]:
+        """Where each tensor lies, in the files of the folder, whatever an index says."""
+        for file in sorted(self.folder.glob("*.safetensors")):
+            yield from self._header(file).values()
 
     def read(self, name: str) -> Floats:
         """One tensor, as float64.
@@ -131,13 +135,11 @@ def _read_header(file: Path) -> dict[str, Slice]:
                 raise UsageError(
                     f"{file} is no safetensors file, or cut short: its header would not fit in it"
                 )
-            header = json.loads(opened.read(length))
+            header = parse_json(opened.read(length), f"the safetensors header of {file}")
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}; fetch the checkpoint again") from None
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, UsageError):
-            raise
-        raise UsageError(f"{file} has no safetensors header that can be read: {error!s:.120}") from None
+    except BrokenRecordError as error:
+        raise UsageError(f"{error}; fetch the checkpoint again") from None
     if not isinstance(header, dict):
         raise UsageError(f"{file} has a header that is no object of tensors")
     body = 8 + length

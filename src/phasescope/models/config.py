@@ -17,6 +17,10 @@ from ..records import Record
 Shift = int | tuple[int, ...] | tuple[tuple[int, ...], ...]
 
 
+WIDEST = 2**20
+"""Tokens of the widest window, stride or tail window that is taken as meant."""
+
+
 class Compression(Record):
     """How a model folds its KV cache.
 
@@ -35,10 +39,10 @@ class Compression(Record):
     """
 
     compressor: str
-    width: int
-    stride: int
+    width: int = Field(ge=1, le=WIDEST)
+    stride: int = Field(ge=1, le=WIDEST)
     shift: Shift = 0
-    tail: int = Field(default=0, ge=0)
+    tail: int = Field(default=0, ge=0, le=WIDEST)
     binding: bool = False
     rotary: float = Field(default=1.0, ge=0, le=1)
     sink: bool = False

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from transformers.utils import logging
 
+from ..checkpoints.config import load_config
 from ..errors import UsageError
-from ..files import read_json
 from ..models import CompressedQwen3ForCausalLM
 from .settings import Start, Training
 
@@ -25,8 +25,8 @@ def read_start(folder: Path) -> Start:
     Raises:
         UsageError: if the folder holds no plain Qwen3 checkpoint in safetensors.
     """
-    config = read_json(folder / "config.json")
-    kind = config.get("model_type") if isinstance(config, dict) else None
+    config = load_config(folder)
+    kind = config.get("model_type")
     if kind not in PLAIN:
         raise UsageError(f"{folder} holds a model of type {kind!r}; give a plain Qwen3 checkpoint (qwen3)")
     if config.get("compression") is not None:

@@ -31,7 +31,7 @@ def test_a_folder_and_its_config_are_the_same_target(tmp_path: Path) -> None:
         (b"[" * 100_000, "not JSON"),
         (b'{"model_type": "moba", "moba_topk": ' + b"9" * 5000 + b"}", "not JSON"),
         (b'{"model_type": "moba", "moba_topk": 1e400}', "moba_topk is inf"),
-        (b" " * (16 * 2**20 + 1), "bytes; a config"),
+        (b" " * (16 * 2**20 + 1), "more than 16,777,216 bytes"),
     ],
 )
 def test_a_config_that_cannot_be_read_is_one_line(tmp_path: Path, content: bytes, said: str) -> None:

@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM
 import phasescope.models  # noqa: F401  # registers our classes with the auto classes
 
 from ...checkpoints.card import read_card
+from ...checkpoints.config import load_config
 from ...errors import MissingExtraError, UsageError
 from ...text.synthetic import RetrievalVocabulary
 from ...text.tokens import Tokenizer
@@ -48,6 +49,7 @@ def load_model(
     _check_device(device)
     if not any(folder.glob("*.safetensors")):
         raise UsageError(f"{folder} holds no *.safetensors; give a folder that save_pretrained wrote")
+    load_config(folder)  # sizes out of all range would be built, or allocated, before anybody looks at them
     placed: Any = device_map if device_map is not None else None if device == "cpu" else {"": device}
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(

@@ -14,12 +14,11 @@ from urllib.request import getproxies
 
 from ...errors import UsageError
 from ...files import read_json
+from ..config import MOST_BYTES
 from .base import Target
 from .registry import FAMILIES, Family, read_config
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-MOST_BYTES = 16 * 2**20
-"""Of a config.json: real ones have a few thousand."""
 
 
 def read_target(path: str | Path) -> Target:
@@ -33,13 +32,7 @@ def read_target(path: str | Path) -> Target:
         BrokenRecordError: if it is not JSON.
     """
     file = _config_file(path)
-    try:
-        size = file.stat().st_size
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from None
-    if size > MOST_BYTES:
-        raise UsageError(f"{file} has {size:,} bytes; a config.json has a few thousand")
-    return read_config(read_json(file), source=str(file))
+    return read_config(read_json(file, MOST_BYTES, finite=False), source=str(file))
 
 
 def _config_file(path: str | Path) -> Path:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import UsageError
+from ..config import TEXT_PARTS
 from . import deepseek, foreign, gridless, indexers, masks, own, pooled
 from .base import Reading, Target
 from .fields import Fields
 
-TEXT_PARTS = ("text_config", "thinker_config", "llm_config", "language_config")
 MOST_NESTED = 4
 SUSPICIOUS = re.compile(
     r"chunk|block|stride|compress|pool|window|segment|landmark|patch|group_size|mem_freq|budget|topk|sparse|ratio",
