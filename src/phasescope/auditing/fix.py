@@ -10,8 +10,8 @@ import numpy as np
 
 from ..errors import UsageError
 from ..text.locate import Locator
+from ..text.padding import FAILED, FrontPadder, pad_text
 from .coverage import Ints
-from .padding import FAILED, Padder, pad_text
 from .pads import pads
 from .readers import AbstractReader, Pad
 from .reading import Placed, Report, batches, checksum
@@ -133,7 +133,7 @@ def _forms(
         return form_N, False
     wanted = dict(zip(placed.index_N.tolist(), wanted_N.tolist(), strict=True))
     rank = {index: n for n, index in enumerate(placed.index_N.tolist())}
-    padder, number = Padder(locator), 0
+    padder, number = FrontPadder(locator), 0
     for batch, _, _ in batches(source, reader, columns, locator):
         needing: list[tuple[int, Sample, int]] = []
         for sample in batch:

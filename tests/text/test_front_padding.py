@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from phasescope.auditing.padding import FAILED, Padder, inserted, pad_text
 from phasescope.auditing.samples import Sample
 from phasescope.text.locate import Locator
+from phasescope.text.padding import FAILED, FrontPadder, inserted, pad_text
 
 
 def fitted(locator, prompts, tokens):
-    return Padder(locator).fit([Sample("line", prompt, "x") for prompt in prompts], tokens)
+    return FrontPadder(locator).fit([Sample("line", prompt, "x") for prompt in prompts], tokens)
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 7, 40])
@@ -31,7 +31,7 @@ def test_a_pad_stands_inside_a_chat_template(byte_level):
     """The template's own tokens stay, and the pad is the message's beginning."""
     locator = Locator(byte_level, chat=True)
     sample = Sample("line", "the code is hidden", "the code")
-    (form,) = Padder(locator).fit([sample], [5])
+    (form,) = FrontPadder(locator).fit([sample], [5])
     assert form != FAILED
     padded = sample._replace(prompt=pad_text(5, form) + sample.prompt)
     (before,), (after,) = locator.place([sample]), locator.place([padded])
@@ -41,13 +41,13 @@ def test_a_pad_stands_inside_a_chat_template(byte_level):
 def test_a_conversation_has_no_front_that_is_known(byte_level):
     """It is counted as failed, not padded somewhere."""
     messages = ({"role": "user", "content": "the code"},)
-    assert Padder(Locator(byte_level)).fit([Sample("line", messages, "x")], [3]) == [FAILED]
+    assert FrontPadder(Locator(byte_level)).fit([Sample("line", messages, "x")], [3]) == [FAILED]
 
 
 def test_what_a_template_strips_is_not_padded_over(byte_level):
     """Blanks that the template removed would come back behind a pad and shift the needle: refused."""
     locator = Locator(byte_level, chat=True)
-    assert Padder(locator).fit([Sample("line", "  \n the code", "x")], [3]) == [FAILED]
+    assert FrontPadder(locator).fit([Sample("line", "  \n the code", "x")], [3]) == [FAILED]
 
 
 def test_inserted_means_the_same_ids_with_more_in_one_place():
