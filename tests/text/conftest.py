@@ -1,5 +1,5 @@
 """Tokenizers to locate and pad with."""
 
-from ..tokenizers import byte_fallback, byte_level, real_tokenizer
+from ..tokenizers import byte_fallback, byte_level, real_tokenizer, rng
 
-__all__ = ["byte_fallback", "byte_level", "real_tokenizer"]
+__all__ = ["byte_fallback", "byte_level", "real_tokenizer", "rng"]
