@@ -12,9 +12,9 @@ from phasescope.text.positions import TokenizedText, token_at
 from phasescope.text.prompts import Prompt
 from phasescope.text.rendered import Page, Places
 from phasescope.text.tokens import Tokenizer
+from tests.builders.text_tokenizer import load, save
 
 from ..mitigations.test_pack import profile
-from .small_tokenizer import load, save
 
 KEYS = ["漢", "漢字", "🙂", "👩‍👩‍👧", "ไทย", "é", "e\u0301", "한국", "שלום", "note"]
 """Of several bytes a character, joined by zero-width joiners, with combining marks, and plain."""
