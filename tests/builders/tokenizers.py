@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from phasescope.text.tokens import Tokenizer
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from phasescope.text.tokens import Tokenizer
 
 REAL = ("qwen3", "llama3_1", "deepseek_v3")
 FILES = ("tokenizer.json", "tokenizer_config.json")
