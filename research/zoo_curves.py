@@ -18,7 +18,7 @@ from pathlib import Path
 
 from phasescope.records import Finding
 from phasescope.reporting import build_report
-from phasescope.reporting.summary import read_findings
+from phasescope.statistics.analyses import read_findings
 from phasescope.verbs import demo
 
 

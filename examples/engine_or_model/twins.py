@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from phasescope.checking.effect import read_effect
 
 from phasescope.backends.transformers.backend import TransformersBackend
 from phasescope.checking import Verdict, check
-from phasescope.checking.effect import read_effect
 from phasescope.checking.local import LocalEngine
 from phasescope.checkpoints import zoo
 from phasescope.protocols import InSequencePadding, QueryPadding

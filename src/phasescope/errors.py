@@ -1,6 +1,7 @@
 """Errors that a user can act on: what was given, what is allowed, what to do."""
 
 import re
+import unicodedata
 
 _SECRET = re.compile(r"[^\s/'\"@]+:[^\s/'\"@]+@(?=[\w\[.])")
 
@@ -8,6 +9,14 @@ _SECRET = re.compile(r"[^\s/'\"@]+:[^\s/'\"@]+@(?=[\w\[.])")
 def hide_passwords(text: str) -> str:
     """The text without a user and password that stand in an address."""
     return _SECRET.sub("(hidden)@", text)
+
+
+def plain(text: str, limit: int = 60) -> str:
+    """A text as it may stand in a line: without control and direction characters, and not too long."""
+    kept = "".join(
+        c if unicodedata.category(c)[0] != "C" else "\N{REPLACEMENT CHARACTER}" for c in text[: 4 * limit]
+    )
+    return kept if len(kept) <= limit else kept[: limit - 1].rstrip() + "…"
 
 
 class PhasescopeError(Exception):

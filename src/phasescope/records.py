@@ -6,6 +6,8 @@ Positions are token indices into the ids that the model received. Phases are com
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
@@ -231,6 +233,11 @@ class Dropped(Record):
     dropped: Name
 
 
+def count_reasons(dropped: Iterable[str]) -> str:
+    """Reasons with how often they occur, the commonest first."""
+    return ", ".join(f"{reason} ({count:,})" for reason, count in Counter(dropped).most_common())
+
+
 class Finding(Record):
     """One estimate: a value with interval, p, method, and the blocks and clusters it rests on.
 
@@ -264,3 +271,12 @@ class Finding(Record):
     residue: int | None = None
     expected: int | None = None
     detail: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        value = "none" if self.value is None else f"{self.value:.4g}"
+        ends = "" if self.low is None or self.high is None else f" [{self.low:.4g}, {self.high:.4g}]"
+        p = "" if self.p_value is None else f", p = {self.p_value:.3g}"
+        where = "" if self.residue is None else f" at {self.residue} mod {self.stride}"
+        return f"Finding({self.condition!r}, {self.name}{where} of {self.outcome}: {value}{ends}{p})"
+
+    __str__ = __repr__

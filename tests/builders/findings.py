@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from phasescope.records import Finding, Observation
+from phasescope.runs import RunDescription
+from phasescope.statistics.analyses import Analysis, ConditionAnalysis
 from phasescope.statistics.conditions import Condition
+from phasescope.statistics.verdict import by_condition, judge
 from tests.descriptions import described
 
 STEEP = [0.33, 0.70, 0.40, 0.93, 0.91, 0.62, 0.67, 0.04]
@@ -87,6 +90,27 @@ def findings(
         *rates("phase_rate", fold),
         *rates("residue_rate", 24),
     ]
+
+
+def analysis_of(
+    conditions: Sequence[Condition],
+    findings: Sequence[Finding],
+    runs: dict[str, RunDescription] | None = None,
+    draws: int = 2000,
+) -> Analysis:
+    """The analysis of a run that was not measured; its runs are described by their conditions if not at all."""
+    own = by_condition(findings)
+    if runs is None:
+        described = {c.run: tuple(o.described for o in conditions if o.run == c.run) for c in conditions}
+        runs = {
+            run: RunDescription(schema=2, seed=0, versions={}, conditions=listed)
+            for run, listed in described.items()
+        }
+    analysed = [
+        ConditionAnalysis(c, tuple(own.get(c.name, ())), judge(own[c.name]) if c.name in own else None, None)
+        for c in conditions
+    ]
+    return Analysis(runs, tuple(analysed), 0, draws)
 
 
 @pytest.fixture

@@ -119,7 +119,7 @@ def test_names_are_escaped(folder):
 def test_several_runs_stand_in_one_report_with_a_run_column(folder, tmp_path):
     """Conditions of the same name keep their run's, and nothing is written into the runs themselves."""
     other = measure(tmp_path / "other", ["full", "s4"], seed=1)
-    page = build_report([folder, other], tmp_path / "both", draws=200)
+    page = build_report([folder, other], tmp_path / "both", draws=200).page
     assert page == tmp_path / "both" / "report.html"
     table = pq.read_table(tmp_path / "both" / "observations.parquet")
     assert table.column_names[0] == "run"
@@ -163,7 +163,7 @@ def test_a_run_cut_short_is_reported_with_a_warning(folder, tmp_path):
     shutil.copy(folder / "run.json", part)
     lines = (folder / "observations.jsonl").read_bytes().splitlines(keepends=True)
     (part / "observations.jsonl").write_bytes(b"".join(lines[: len(lines) // 2]))
-    page = build_report([part], draws=200).read_text(encoding="utf-8")
+    page = build_report([part], draws=200).page.read_text(encoding="utf-8")
     assert "Not finished: s4 has answered 1,728 of 3,456 prompts." in page
 
 
@@ -171,7 +171,7 @@ def test_a_run_without_observations_has_a_page(folder, tmp_path):
     """Killed before its first batch, a run still gives a report that says that nothing was measured."""
     shutil.copy(folder / "run.json", tmp_path)
     (tmp_path / "observations.jsonl").touch()
-    page = build_report([tmp_path]).read_text(encoding="utf-8")
+    page = build_report([tmp_path]).page.read_text(encoding="utf-8")
     assert "Nothing was measured." in page
 
 

@@ -180,7 +180,7 @@ def test_a_model_without_gates_has_a_page_too(tmp_path):
     )
     html = page(tmp_path, bare)
     assert "no gates that could be read" in html
-    assert "The gates give no account" in html
+    assert "The gates give no coverage score" in html
     assert len(explain_summary(tmp_path / "explain.json").splitlines()) == 1
 
 

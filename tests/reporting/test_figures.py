@@ -13,7 +13,7 @@ from phasescope.statistics.verdict import find
 
 def curve(findings, kind="phase_rate", role="condition"):
     """The rates of that kind."""
-    return Curve(findings[0].condition, role, [f for f in findings if f.name == kind])
+    return Curve.of_findings(findings[0].condition, role, [f for f in findings if f.name == kind])
 
 
 def classes(figure, tag):
@@ -109,6 +109,6 @@ def test_any_stride_can_be_drawn(stride, sensitive):
         sensitive()[-1].model_copy(update={"residue": r, "stride": stride, "value": 0.5})
         for r in range(stride)
     ]
-    figure = phase_curve("k", Curve("w", "condition", rates), None, "query")
+    figure = phase_curve("k", Curve.of_findings("w", "condition", rates), None, "query")
     assert len(figure.rows) == stride
     assert ("circle" in figure.svg) == (stride <= 32)

@@ -83,7 +83,7 @@ def test_losses_are_counted_by_reason_and_layouts_that_are_gone_are_named(
 def test_the_report_and_the_summary_tell_what_was_lost(tmp_path: Path) -> None:
     """At the top, in the method, in findings.json and in the terminal; the run counts as finished."""
     folder = measured(tmp_path, lambda trial: SHIFTED if trial.layout == 5 else None)
-    page = build_report([folder], draws=50).read_text()
+    page = build_report([folder], draws=50).page.read_text()
     assert f"Dropped: w4s4 lost 24 of 192 prompts: {SHIFTED} (24)." in page
     assert "layout 5 lost 24 of 24" in page
     assert "<h3>Dropped prompts</h3>" in page
@@ -93,7 +93,7 @@ def test_the_report_and_the_summary_tell_what_was_lost(tmp_path: Path) -> None:
 
 def test_a_report_without_losses_has_no_section_about_them(tmp_path: Path) -> None:
     """Nothing to tell, nothing told."""
-    page = build_report([measured(tmp_path, lambda trial: None)], draws=50).read_text()
+    page = build_report([measured(tmp_path, lambda trial: None)], draws=50).page.read_text()
     assert "Dropped" not in page
 
 

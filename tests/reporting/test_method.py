@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from phasescope.reporting.method import Settings, describe
+from phasescope.reporting.method import describe
 from phasescope.runs import RunDescription
 from tests.descriptions import described
+from tests.reporting.conftest import analysis_of
 
 SETTINGS = {"pairs": 64, "contexts": 4, "residues": 24, "questions": None, "margin": 12}
 
@@ -31,7 +32,7 @@ def two(make_condition, sensitive, control):
     """A control and a condition, measured as the command line does."""
     conditions = [make_condition("full", control=True), make_condition("w8s8")]
     runs = {"demo": run_of(asked("full", model="full"), asked(model="w8s8"))}
-    return describe(conditions, runs, [*control(), *sensitive()], Settings(Path("anywhere/demo"), 0, 2000))
+    return describe(analysis_of(conditions, [*control(), *sensitive()], runs, 2000), Path("anywhere/demo"))
 
 
 def test_the_commands_repeat_models_protocol_sizes_and_seeds(two):
@@ -46,7 +47,7 @@ def test_the_commands_repeat_models_protocol_sizes_and_seeds(two):
 def test_commands_quote_what_a_shell_would_read(make_condition, sensitive):
     """A model called like a command stays one word."""
     runs = {"a b": run_of(asked(model="x; rm -rf ~"))}
-    told = describe([make_condition("w8s8")], runs, sensitive(), Settings(Path("a b"), 0, 10))
+    told = describe(analysis_of([make_condition("w8s8")], sensitive(), runs, 10), Path("a b"))
     assert shlex.split(told.commands[0])[2:5] == ["x; rm -rf ~", "--out", "runs/a b"]
 
 
@@ -54,19 +55,15 @@ def test_several_runs_share_one_report_command(make_condition, sensitive):
     """Each run has its measure; the report names all folders and its own."""
     runs = {name: run_of(asked(model="w8s8")) for name in ("one", "two")}
     conditions = [make_condition(f"{name}: w8s8", run=name) for name in runs]
-    told = describe(conditions, runs, [], Settings(Path("out/both"), 0, 10))
+    told = describe(analysis_of(conditions, [], runs, 10), Path("out/both"))
     assert told.commands[2] == "phasescope report runs/one runs/two --out runs/both --seed 0 --draws 10"
 
 
 def test_two_protocols_of_a_model_are_one_command(make_condition):
     """The demo's conditions, model by protocol, come from one line."""
     conditions = [asked(f"m/{p}", model="m", protocol=p) for p in ("prefix", "in_sequence")]
-    told = describe(
-        [make_condition(a.name) for a in conditions],
-        {"d": run_of(*conditions)},
-        [],
-        Settings(Path("d"), 0, 10),
-    )
+    made = [make_condition(a.name) for a in conditions]
+    told = describe(analysis_of(made, [], {"d": run_of(*conditions)}, 10), Path("d"))
     assert "measure m --out runs/d --protocol prefix --protocol in_sequence --pairs" in told.commands[0]
     assert len(told.protocols) == 2
 
@@ -74,7 +71,7 @@ def test_two_protocols_of_a_model_are_one_command(make_condition):
 def test_what_no_command_measures_is_said(make_condition):
     """A planted curve is made in Python; no command line is invented for it."""
     runs = {"demo": run_of(asked(model="planted", kind="planted"))}
-    told = describe([make_condition("w8s8")], runs, [], Settings(Path("demo"), 0, 10))
+    told = describe(analysis_of([make_condition("w8s8")], [], runs, 10), Path("demo"))
     assert told.commands[0].startswith("# runs/demo was measured from Python")
 
 
@@ -106,7 +103,7 @@ def test_protocols_are_told_in_their_own_words_with_their_settings(two):
 def test_a_protocol_that_is_not_installed_is_told_by_its_settings(make_condition):
     """A report of somebody else's run needs none of their code."""
     runs = {"demo": run_of(asked(model="m", protocol="elsewhere"))}
-    told = describe([make_condition("w8s8")], runs, [], Settings(Path("demo"), 0, 10))
+    told = describe(analysis_of([make_condition("w8s8")], [], runs, 10), Path("demo"))
     assert told.protocols[0].startswith("Protocol elsewhere, which moves the source. Settings: pairs 64")
 
 
@@ -114,7 +111,7 @@ def test_missing_trials_are_counted(make_condition):
     """288 of 576 prompts is a warning; all of them is none."""
     for trials, warnings in ((288, 0), (576, 1)):
         runs = {"demo": run_of(asked(model="m", trials=trials))}
-        told = describe([make_condition("w8s8")], runs, [], Settings(Path("demo"), 0, 10))
+        told = describe(analysis_of([make_condition("w8s8")], [], runs, 10), Path("demo"))
         assert len(told.unfinished) == warnings
     assert told.unfinished == ["Not finished: w8s8 has answered 288 of 576 prompts."]
 
@@ -129,7 +126,7 @@ def test_a_needle_test_is_repeated_with_its_own_settings(make_condition):
     """Lengths, groups and the chat template come back as options."""
     settings = {"prompt_tokens": 400, "pairs": 9, "groups": 8, "chat": True, "depth": 0.5}
     condition = asked("m", model="m", protocol="needle", settings=settings)
-    told = describe([make_condition("m")], {"d": run_of(condition)}, [], Settings(Path("d"), 0, 10))
+    told = describe(analysis_of([make_condition("m")], [], {"d": run_of(condition)}, 10), Path("d"))
     assert "--protocol needle --prompt-tokens 400 --pairs 9 --groups 8 --chat --seed 3" in told.commands[0]
 
 
@@ -137,5 +134,5 @@ def test_a_run_that_knows_its_command_is_repeated_by_it(make_condition):
     """Nothing is guessed where the user's own words were kept."""
     command = "phasescope measure m --limit 3 --out here"
     runs = {"d": run_of(asked(model="m"), command=command)}
-    told = describe([make_condition("w8s8")], runs, [], Settings(Path("d"), 0, 10))
+    told = describe(analysis_of([make_condition("w8s8")], [], runs, 10), Path("d"))
     assert told.commands[0] == command

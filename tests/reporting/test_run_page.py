@@ -6,13 +6,14 @@ import json
 import re
 import shutil
 from html.parser import HTMLParser
-from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from phasescope.reporting.method import Method, Settings
-from phasescope.reporting.run_page import context_shares, render
+from phasescope.reporting.method import Method
+from phasescope.reporting.run_page import figures_of, render
+from tests.reporting.conftest import analysis_of
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -25,18 +26,9 @@ HOSTILE = (
 )
 
 
-def method(**fields):
+def method(*, seed=0, draws=2000, **fields):
     """A method text with little in it."""
-    empty = {
-        "unfinished": [],
-        "protocols": [],
-        "columns": ("Condition",),
-        "rows": [],
-        "definitions": [],
-        "compared": 1,
-    }
-    given = {"settings": Settings(Path("runs/x"), 0, 2000), "seeds": {"x": 0}, "commands": [], "versions": []}
-    return Method(**{**empty, **given, **fields})
+    return Method(seed, draws, **{"seeds": {"x": 0}, "compared": 1, **fields})
 
 
 class Reader(HTMLParser):
@@ -58,7 +50,7 @@ class Reader(HTMLParser):
 def page(sensitive, flat, control, make_condition):
     """A control, a sensitive and a flat condition."""
     conditions = [make_condition("full", control=True), make_condition("w8s8"), make_condition("four-heads")]
-    return render("demo", conditions, [*sensitive(), *flat(), *control()], method())
+    return render(analysis_of(conditions, [*sensitive(), *flat(), *control()]), method())
 
 
 def test_the_sections_stand_in_order_with_controls_before_conditions(page):
@@ -105,7 +97,10 @@ def test_a_hostile_name_stays_text(name, sensitive, control, make_condition):
     """Whatever a condition is called, the page has the tags and attributes of a page with a plain name."""
 
     def shape(condition):
-        conditions = [make_condition("full", control=True), make_condition(condition)]
+        conditions = [
+            make_condition("full", control=True, run=condition),
+            make_condition(condition, run=condition),
+        ]
         texts = method(
             rows=[(condition,)],
             commands=[condition],
@@ -113,7 +108,7 @@ def test_a_hostile_name_stays_text(name, sensitive, control, make_condition):
             protocols=[condition],
             seeds={condition: 1},
         )
-        rendered = render(condition, conditions, [*sensitive(condition), *control()], texts)
+        rendered = render(analysis_of(conditions, [*sensitive(condition), *control()]), texts)
         assert "\u202e" not in rendered[: rendered.index('id="method"')]
         return [(tag, sorted(attributes)) for tag, attributes in Reader(rendered).tags]
 
@@ -122,17 +117,17 @@ def test_a_hostile_name_stays_text(name, sensitive, control, make_condition):
 
 def test_a_report_without_control_says_so(sensitive, make_condition):
     """The warning stands where the controls would."""
-    rendered = render("demo", [make_condition("w8s8")], sensitive(), method())
+    rendered = render(analysis_of([make_condition("w8s8")], sensitive()), method())
     assert "No control condition was measured" in rendered
     assert rendered.count("<svg") == 4
 
 
 def test_a_report_with_only_a_control_or_nothing_is_whole(control, make_condition):
     """A lone control has its section and no empty one; nothing measured is said."""
-    alone = render("demo", [make_condition("full", control=True)], control(), method())
+    alone = render(analysis_of([make_condition("full", control=True)], control()), method())
     assert 'id="conditions"' not in alone
     assert "Control full is flat" in alone
-    assert "Nothing was measured." in render("demo", [], [], method())
+    assert "Nothing was measured." in render(analysis_of([], []), method())
 
 
 def test_the_log_probability_and_the_correction_are_told(sensitive, make_condition):
@@ -142,7 +137,7 @@ def test_the_log_probability_and_the_correction_are_told(sensitive, make_conditi
         for f in sensitive()
         if f.name == "phase_sd"
     ]
-    rendered = render("demo", [make_condition("w8s8")], [*sensitive(), *finer], method(compared=6))
+    rendered = render(analysis_of([make_condition("w8s8")], [*sensitive(), *finer]), method(compared=6))
     assert "1.23" in rendered
     assert "over up to 6 conditions" in rendered
     assert "p, corrected" in rendered
@@ -151,21 +146,36 @@ def test_the_log_probability_and_the_correction_are_told(sensitive, make_conditi
 
 def test_too_few_draws_for_so_many_conditions_is_said():
     """Six conditions and 100 permutations: no corrected p can reach 0.05, and silence would look like flatness."""
-    told = method(compared=6, settings=Settings(Path("runs/x"), 0, 100))
-    assert "raise --draws" in render("demo", [], [], told)
+    told = method(compared=6, draws=100)
+    assert "raise --draws" in render(analysis_of([], []), told)
 
 
 def test_an_unfinished_run_warns_at_the_top(sensitive, make_condition):
     """Half a run looks like a run; the warning stands before everything but the verdict."""
     rendered = render(
-        "demo", [make_condition("w8s8")], sensitive(), method(unfinished=["Not finished: w8s8"])
+        analysis_of([make_condition("w8s8")], sensitive()), method(unfinished=["Not finished: w8s8"])
     )
     assert rendered.index("Not finished: w8s8") < rendered.index('id="controls"')
 
 
+def test_the_figures_are_there_for_a_notebook(sensitive, control, make_condition, tmp_path):
+    """By name; each a file of its own that needs no style sheet beside it."""
+    conditions = [make_condition("full", control=True), make_condition("w8s8")]
+    figures = figures_of(analysis_of(conditions, [*sensitive(), *control()]))
+    assert len(figures) == 1 + 2 * 3
+    figure = figures["w8s8: Accuracy by phase"]
+    figure.save(tmp_path / "figure.svg")
+    root = ElementTree.fromstring((tmp_path / "figure.svg").read_text(encoding="utf-8"))
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert "--condition" in root[0].text
+    assert figure._repr_svg_() == figure.standalone
+    assert "data:image/svg+xml;base64," in figure._repr_html_()
+    assert repr(figure) == "Figure('Accuracy by phase', 8 rows)"
+
+
 def test_context_shares_are_means_of_each_context_at_each_phase(make_condition):
     """Four contexts by eight phases; phase 7 was never right."""
-    shares = context_shares(make_condition("w8s8"))
+    shares = analysis_of([make_condition("w8s8")], [])["w8s8"].context_shares()
     assert shares.shape == (4, 8)
     np.testing.assert_array_equal(shares, np.tile([1.0] * 7 + [0.0], (4, 1)))
 
@@ -207,13 +217,14 @@ def test_a_browser_shows_the_page_offline_without_errors_or_overflow(
     browser, width, scheme, tmp_path, sensitive, control, make_condition
 ):
     """No console message, no request but for the file, all figures visible, nothing wider than the screen."""
-    conditions = [make_condition("full", control=True), *(make_condition(name) for name in HOSTILE)]
+    run = "q" * 300
+    conditions = [make_condition("full", True, run), *(make_condition(name, run=run) for name in HOSTILE)]
     found = [*control(), *(finding for name in HOSTILE for finding in sensitive(name))]
     texts = method(
         rows=[("y" * 200,) * 9], commands=["phasescope measure " + "z" * 300], versions=[("v", "w" * 900)]
     )
     file = tmp_path / "report.html"
-    file.write_text(render("q" * 300, conditions, found, texts), encoding="utf-8")
+    file.write_text(render(analysis_of(conditions, found), texts), encoding="utf-8")
     media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
     screen = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500}

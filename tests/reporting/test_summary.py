@@ -6,8 +6,7 @@ import pytest
 
 from phasescope.errors import BrokenRecordError, UsageError
 from phasescope.reporting import summary
-from phasescope.reporting.build import write_findings
-from phasescope.reporting.summary import read_findings
+from phasescope.statistics.analyses import read_findings, write_findings
 
 
 def test_the_summary_has_controls_first_and_ends_with_the_verdict(tmp_path, sensitive, control):
@@ -33,5 +32,5 @@ def test_no_findings_and_broken_findings_are_one_line_each(tmp_path):
     with pytest.raises(UsageError, match=r"cannot read .*findings\.json"):
         summary(tmp_path)
     (tmp_path / "findings.json").write_text('{"findings": [1]}', encoding="utf-8")
-    with pytest.raises(BrokenRecordError, match="holds no findings"):
+    with pytest.raises(BrokenRecordError, match="damaged: findings"):
         summary(tmp_path)

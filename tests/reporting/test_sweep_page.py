@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from phasescope.reporting.command import sweep_command
 from phasescope.reporting.sweep_page import (
     apart,
-    sweep_command,
-    sweep_findings,
     sweep_section,
     sweep_sentence,
     sweep_text,
 )
-from phasescope.statistics import correct
+from phasescope.statistics.analyses import analyse_conditions
 from phasescope.statistics.conditions import Condition
 from tests.descriptions import described
 from tests.statistics.test_sweep import plant, square
@@ -31,12 +30,7 @@ def findings(observations, *, control=False, stride=None, asked=ASKED, name="m")
     condition = Condition(
         name, "r", described(name, strides, name="sweep", **asked), stride or 24, observations
     )
-    found = sweep_findings(condition, 0, 499)
-    marked = [
-        f.model_copy(update={"detail": {**f.detail, "control": control}}) if f.name == "period" else f
-        for f in found
-    ]
-    return correct(marked)
+    return analyse_conditions([condition], {}, draws=499).findings
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +43,7 @@ def test_a_flipping_model_is_told_with_its_period_its_safe_residues_and_what_to_
     """Everything a prompt's author needs, in one sentence."""
     said = sweep_sentence(flipping).replace("\N{NO-BREAK SPACE}", " ")
     assert said.startswith(
-        "m is phase-sensitive: the margin over the rival repeats every 4 pad tokens (p = 0.00"
+        "m is phase-sensitive: the margin over the rival repeats every 4 pad tokens (p ≤ 0.002, 499 draws"
     )
     assert "its own stride is 4" in said
     assert "changes 24 times over L = 24 to 39 in 3 strips" in said

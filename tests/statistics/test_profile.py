@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from phasescope import UsageError, WindowGrid
+from phasescope import BrokenRecordError, UsageError, WindowGrid
 from phasescope.backends import Planted
 from phasescope.mitigations import Profile, read_profile
 from phasescope.protocols import PrefixPadding
@@ -49,9 +49,9 @@ def test_files_that_hold_no_profile_are_refused(tmp_path: Path) -> None:
     """One line each."""
     with pytest.raises(UsageError, match="phasescope report RUN"):
         read_profile(tmp_path)
-    for content in ("[]", '{"profiles": 3}', '{"profiles": [{"condition": "a"}]}'):
+    for content in ("[]", "[[]]", '["x"]', '{"profiles": 3}', '{"profiles": [{"condition": "a"}]}'):
         (tmp_path / "profile.json").write_text(content)
-        with pytest.raises(UsageError):
+        with pytest.raises(BrokenRecordError, match=r"profile\.json is damaged"):
             read_profile(tmp_path)
 
 

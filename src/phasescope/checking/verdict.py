@@ -6,6 +6,7 @@ from html import escape
 from typing import Any, Literal
 
 from ..records import SCHEMA, Record
+from ..statistics.effect import Effect as Effect
 from .fold import Pattern
 
 State = Literal["holds", "fault", "inherits", "ties", "unstable", "absent", "hidden"]
@@ -101,25 +102,6 @@ class Outcome(Record):
         shown = ", ".join(map(str, self.lengths[:SHOWN]))
         more = f" and {len(self.lengths) - SHOWN} more" if len(self.lengths) > SHOWN else ""
         return f"in {self.failed} of {self.cases} cases, at lengths {shown}{more}"
-
-
-class Effect(Record):
-    """Whether what the model recalls depends on a residue, as a run of `measure` says.
-
-    Attributes:
-        run, condition: where it was measured.
-        state: whether there is an effect.
-        period: in tokens, where one was found.
-        coordinate: which position was moved: the source's or the query's.
-        sentence: the same in words.
-    """
-
-    run: str
-    condition: str
-    state: Literal["sensitive", "flat", "undecided"]
-    period: int | None
-    coordinate: str
-    sentence: str
 
 
 class Verdict(Record):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..reporting import build_report, summary
+from ..reporting import build_report
 from .extras import need_models
 from .progress import bar
 
@@ -29,7 +29,7 @@ def demo(
             out, seed=seed, report=lambda done, total: progress.update(task, completed=done, total=total)
         )
         task = progress.add_task("analysing", total=None, note="")
-        page = build_report([out])
+        found = build_report([out])
         progress.update(task, completed=1, total=1)
-    print(summary(page.parent))
-    print(f"report: {page.resolve()}")
+    print(found.text)
+    print(f"report: {found.page.resolve()}")

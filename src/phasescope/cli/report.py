@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..reporting import build_report, summary
+from ..reporting import build_report
 
 
 def report(
@@ -17,6 +17,6 @@ def report(
     draws: Annotated[int, typer.Option(help="Permutations per test.", min=20)] = 2000,
 ) -> None:
     """Analyse runs and write report.html, findings.json and observations.parquet; needs no torch."""
-    page = build_report(runs, out, seed=seed, draws=draws)
-    print(summary(page.parent))
-    print(f"report: {page}")
+    found = build_report(runs, out, seed=seed, draws=draws)
+    print(found.text)
+    print(f"report: {found.page}")

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import UsageError
 from ..protocols.padding_sweep import parse_lengths
-from ..reporting import build_report, summary
+from ..reporting import build_report
 from ..text.prompts import read_prompts
 from ..text.scorers import Scorer
 from .asking import Asking, Runs, with_asking
@@ -87,6 +87,6 @@ def sweep(
     )
     if not asking.go(conditions, out, 0) or out is None:  # nothing is drawn, so any seed will do
         return
-    page = build_report([out], seed=seed, draws=draws)
-    print(summary(page.parent))
-    print(f"report: {page}")
+    found = build_report([out], seed=seed, draws=draws)
+    print(found.text)
+    print(f"report: {found.page}")

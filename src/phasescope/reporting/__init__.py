@@ -1,5 +1,6 @@
 """Reports: one self-contained page per run or set of runs, and the summary that a terminal prints."""
 
-from ..statistics.verdict import verdict as verdict
+from .build import Report as Report
 from .build import build_report as build_report
+from .sentences import verdict as verdict
 from .summary import summary as summary

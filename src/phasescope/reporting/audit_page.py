@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from ..auditing.reading import Report
 from ..auditing.results import PhaseRates, Results
 from ..auditing.run import Audit, Settings, StrideAudit, audit, write
 from ..auditing.sentence import COLUMNS, cells, table
 from ..files import write_atomic
-from ..records import Finding
-from ..statistics.verdict import p_words, percent, plain
-from .figures import Curve, Figure, residue_bars
+from .command import audit_command
+from .figure import Figure, figure
+from .figures import Curve, phase_frame, residue_bars
 from .pages import filled
-from .svg import Frame, box, drawing, element, line, text
+from .svg import element
+from .words import p_words, percent, plain
 
 WIDEST = 128
 """Phases that are drawn as bars; more are given as numbers only."""
@@ -38,10 +39,9 @@ def build_audit(settings: Settings, folder: Path, report: Report = lambda done, 
 
 def summary(found: Audit) -> str:
     """The verdict, what was left out, and a line per stride."""
-    lines = [f"{found.settings.source}: {found.verdict}", _counted(found)]
-    lines += [note for note in (found.note, *_doubts(found)) if note]
+    lines = [f"{found.settings.source}: {found.verdict}", _counted(found), *_notes(found)]
     lines += ["", table([_cells(stride) for stride in found.strides])]
-    lines += [_fix_words(found)] if found.fixed else []
+    lines += [f"\nfix: {_fix_words(found)}"] if found.fixed else []
     return "\n".join(lines)
 
 
@@ -65,36 +65,31 @@ def _counted(found: Audit) -> str:
     words = f"{len(placed.position_N):,} of {placed.total:,} samples have a token position"
     if placed.located:
         words += f" ({placed.located:,} looked up in their prompts)"
-    reasons = [
-        f"{reason}: {count:,} (first: {placed.examples[reason][0]})"
-        for reason, count in placed.left_out.items()
+    left_out = [
+        f"{why}: {count:,} (first: {placed.examples[why][0]})" for why, count in placed.left_out.items()
     ]
-    return words + (f"; left out: {'; '.join(reasons)}" if reasons else "")
+    return words + (f"; left out: {'; '.join(left_out)}" if left_out else "")
 
 
-def _doubts(found: Audit) -> list[str]:
+def _notes(found: Audit) -> list[str]:
     """What a reader must know before the numbers are believed."""
-    doubts = []
-    if not found.placed.located and found.settings.locator.tokenizer is not None:
-        doubts.append(
-            "The tokenizer was not needed: the file gives positions and no text to look them up in."
-        )
-    if 0 < found.placed.located < len(found.placed.position_N):
-        doubts.append(
-            "Some positions are the file's own and some were looked up; they may count differently."
-        )
-    if found.settings.locator.bos and not found.settings.locator.start:
-        doubts.append("This tokenizer puts nothing in front of a text, so --bos changes nothing.")
-    return doubts
+    locator, placed = found.settings.locator, found.placed
+    notes = [found.note] if found.note else []
+    if not placed.located and locator.tokenizer is not None:
+        notes.append("The tokenizer was not needed: the file gives positions and no text to look them up in.")
+    if 0 < placed.located < len(placed.position_N):
+        notes.append("Some positions are the file's own and some were looked up; they may count differently.")
+    if locator.bos and not locator.start:
+        notes.append("This tokenizer puts nothing in front of a text, so --bos changes nothing.")
+    return notes
 
 
 def _fix_words(found: Audit) -> str:
     fixed = found.fixed
     assert fixed is not None
-    count = len(fixed.pad_N)
     words = (
-        f"\nfix: {fixed.out}: {fixed.padded:,} of {count:,} samples padded by {fixed.tokens:,} tokens in all, at most "
-        f"{int(fixed.pad_N.max(initial=0))} each; balanced: {', '.join(map(str, fixed.strides))}"
+        f"{fixed.out}: {fixed.padded:,} of {len(fixed.pad_N):,} samples padded by {fixed.tokens:,} tokens in all, "
+        f"at most {int(fixed.pad_N.max(initial=0))} each; balanced: {', '.join(map(str, fixed.strides))}"
     )
     if fixed.failed:
         words += (
@@ -107,34 +102,21 @@ def _fix_words(found: Audit) -> str:
     return words
 
 
-@dataclass(frozen=True)
-class Section:
-    """One stride on the page."""
-
-    key: str
-    title: str
-    sentence: str
-    figures: list[Figure]
-
-
 def render(found: Audit) -> str:
     """The whole page as one HTML text that needs nothing beside it."""
     shown = [stride for stride in found.strides if stride.stride <= WIDEST and _telling(stride, found)]
     return filled(
         "audit.html.j2",
-        title=plain(found.settings.source, 120),
-        verdict=found.verdict,
+        audit=found,
         counted=_counted(found),
-        notes=[note for note in (found.note, *_doubts(found)) if note],
+        notes=_notes(found),
         columns=COLUMNS,
         rows=[_cells(stride) for stride in found.strides],
-        sections=[_section(stride, found) for stride in shown],
+        sections=[(stride, list(_figures(stride, found))) for stride in shown],
         results=_results(found.results) if found.results else None,
-        fix=_fix_words(found).strip() if found.fixed else None,
-        bar=percent(found.settings.bar),
-        accuracy=percent(found.accuracy),
+        fix=_fix_words(found) if found.fixed else None,
         facts=_facts(found),
-        command=_command(found.settings),
+        command=audit_command(found.settings),
     )
 
 
@@ -149,54 +131,31 @@ def _telling(stride: StrideAudit, found: Audit) -> bool:
     )
 
 
-def _section(stride: StrideAudit, found: Audit) -> Section:
-    coverage = stride.coverage
+def _figures(stride: StrideAudit, found: Audit) -> list[Figure]:
+    """Exposure, and accuracy where every phase has a score."""
     figures = [exposure_bars(f"exposure-{stride.stride}", stride)]
     if found.results is not None:
         rates = next(r for r in found.results.by_stride if r.stride == stride.stride)
-        drawn = _accuracy_bars(rates, found.results.period)
-        figures += [drawn] if drawn else []
-    sentence = (
-        f"{coverage.visited} of {stride.stride} phases are visited, {coverage.effective:.1f} in effect; under even "
-        f"exposure counts so uneven have {p_words(coverage.p_value)} ({coverage.p_method}). A model that is right "
-        f"everywhere else may lose {100 * float(stride.hidden_S.max()):.0f} points at phase "
-        f"{int(stride.hidden_S.argmax())} and pass; blind, it passes at up to {stride.blind} phases."
-    )
-    return Section(f"stride-{stride.stride}", f"Stride {stride.stride}", sentence, figures)
+        figures += [_accuracy_bars(rates, found.results.period)] if rates.count_S.min() else []
+    return figures
 
 
 def exposure_bars(key: str, stride: StrideAudit) -> Figure:
     """Samples at each phase over the line of even exposure."""
-    coverage = stride.coverage
-    counts, phases = coverage.count_S.tolist(), stride.stride
-    frame = Frame(phases, f"phase of the needle (position mod {phases})")
+    coverage, phases = stride.coverage, stride.stride
+    counts = coverage.count_S.tolist()
     even, most = coverage.total / phases, max(max(counts), 1)
-    parts = []
-    for share in (0.0, 0.5, 1.0):
-        height = frame.y(share)
-        parts.append(
-            line((frame.left, height), (frame.width - frame.right, height), "grid" if share else "axis")
-        )
-        parts.append(text(frame.left - 7, height + 4.5, f"{share * most:,.0f}", "tick", "end"))
-    every = 1
-    while phases > 12 * every:
-        every *= 2
+    frame = phase_frame(phases, "needle")
+    parts: list[Markup] = [frame.axes([f"{share * most:,.0f}" for share in (0.0, 0.5, 1.0)])]
     for phase, count in enumerate(counts):
-        x, half = frame.x(phase), 0.36 * frame.step
         if count:
-            parts.append(box(x - half, frame.y(count / most), x + half, frame.y(0), "bar condition"))
-        else:
-            # A phase without any sample must not look like a thin bar.
+            parts.append(frame.bar(phase, count / most, "bar condition"))
+        else:  # a phase without any sample must not look like a thin bar
+            ring = min(3.5, 0.36 * frame.step)
             parts.append(
-                element("circle", cx=x, cy=frame.y(0) - 5, r=min(3.5, half), class_="ring condition")
+                element("circle", cx=frame.x(phase), cy=frame.y(0) - 5, r=ring, class_="ring condition")
             )
-        if phase % every == 0:
-            parts.append(text(x, frame.height - frame.bottom + 18, str(phase), "tick"))
-    height = frame.y(even / most)
-    parts.append(line((frame.left, height), (frame.width - frame.right, height), "median"))
-    parts.append(
-        text((frame.left + frame.width - frame.right) / 2, frame.height - 7, frame.label, "axis-name")
-    )
+    parts.append(frame.level(even / most, "median"))
     empty = phases - coverage.visited
     caption = f"{coverage.total:,} samples; the line is even exposure, {even:,.1f} each. " + (
         f"Rings: {empty} phases that no sample visits." if empty else "Every phase is visited."
@@ -207,98 +166,61 @@ def exposure_bars(key: str, stride: StrideAudit) -> Figure:
             zip(counts, stride.hidden_S.tolist(), stride.detectable_S, strict=True)
         )
     ]
-    title = f"Samples by phase, stride {phases}"
-    svg = drawing(key, title, caption, (frame.width, frame.height), *parts)
-    return Figure(svg, title, caption, ("Phase", "Samples", "Could hide, points", "Would see, points"), rows)
+    columns = ("Phase", "Samples", "Could hide, points", "Would see, points")
+    return figure(key, f"Samples by phase, stride {phases}", caption, frame.size, parts, columns, rows)
 
 
-def _accuracy_bars(rates: PhaseRates, period: int | None) -> Figure | None:
-    """Accuracy by phase with Wilson's intervals, where every phase has a score."""
-    if int(rates.count_S.min()) == 0:
-        return None
-    findings = [
-        Finding(
-            condition="scores",
-            name="phase_rate",
-            value=float(rates.rate_S[phase]),
-            low=float(rates.low_S[phase]),
-            high=float(rates.high_S[phase]),
-            method="Wilson",
-            n_blocks=int(rates.count_S[phase]),
-            n_clusters=int(rates.count_S[phase]),
-            stride=rates.stride,
-            residue=phase,
-        )
-        for phase in range(rates.stride)
-    ]
-    drawn = residue_bars(f"accuracy-{rates.stride}", Curve("scores", "condition", findings), period, "needle")
+def _accuracy_bars(rates: PhaseRates, period: int | None) -> Figure:
+    """Accuracy by phase with Wilson's intervals."""
+    curve = Curve("scores", "condition", *(end.tolist() for end in (rates.rate_S, rates.low_S, rates.high_S)))
+    drawn = residue_bars(f"accuracy-{rates.stride}", curve, period, "needle")
     caption = f"{drawn.caption} Whiskers: Wilson's 95 % intervals, samples counting as independent."
     return replace(drawn, title=f"Accuracy by phase, stride {rates.stride}", caption=caption)
 
 
 def _results(found: Results) -> dict[str, Any]:
     """The scores' part of the page."""
-    period = "none" if found.period is None else str(found.period)
     global_p = "not testable" if found.p_value is None else p_words(found.p_value)
-    rows = []
-    for rates in found.by_stride:
-        spread = rates.spread
-        lowest = int(np.nanargmin(rates.rate_S))
-        rows.append(
-            (
-                str(rates.stride),
-                "–" if rates.p_value is None else p_words(rates.p_value),
-                "–"
-                if spread is None
-                else f"{100 * spread[0]:.1f} [{100 * spread[1]:.1f}, {100 * spread[2]:.1f}]",
-                f"{percent(float(rates.rate_S[lowest]))} [{100 * float(rates.low_S[lowest]):.1f}, "
-                f"{100 * float(rates.high_S[lowest]):.1f}]",
-                f"{lowest} ({int(rates.count_S[lowest]):,} samples)",
-            )
-        )
     return {
         "sentence": (
-            f"{found.total:,} samples have a score, {percent(found.accuracy)} on average. Period found: {period}; one "
-            f"test over {len(found.tested)} strides: {global_p}."
+            f"{found.total:,} samples have a score, {percent(found.accuracy)} on average. Period found: "
+            f"{found.period or 'none'}; one test over {len(found.tested)} strides: {global_p}."
         ),
         "method": found.method,
         "not_testable": ", ".join(map(str, found.not_testable)),
-        "columns": ("stride", "p, corrected", "phase SD, points", "lowest phase rate", "at phase"),
-        "rows": rows,
+        "rows": [_rates_row(rates) for rates in found.by_stride],
     }
 
 
+def _rates_row(rates: PhaseRates) -> tuple[str, ...]:
+    lowest = int(np.nanargmin(rates.rate_S))
+    low, high = 100 * float(rates.low_S[lowest]), 100 * float(rates.high_S[lowest])
+    spread = (
+        "–" if rates.spread is None else "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * x for x in rates.spread))
+    )
+    return (
+        str(rates.stride),
+        "–" if rates.p_value is None else p_words(rates.p_value),
+        spread,
+        f"{percent(float(rates.rate_S[lowest]))} [{low:.1f}, {high:.1f}]",
+        f"{lowest} ({int(rates.count_S[lowest]):,} samples)",
+    )
+
+
 def _facts(found: Audit) -> list[tuple[str, str]]:
-    locator = found.settings.locator
-    facts = [("source", found.settings.source), ("format", found.format)]
+    settings, locator = found.settings, found.settings.locator
+    facts = [("source", settings.source), ("format", found.format)]
     for part in ("prompt", "needle", "position", "score"):
         facts.append((f"column of the {part}", ", ".join(getattr(found.placed.columns, part)) or "none"))
     if locator.tokenizer is not None:
-        facts.append(("tokenizer", f"{locator.tokenizer.name}, digest {locator.tokenizer.digest[:16]}"))
-        facts.append(("chat template", "yes" if locator.chat else "no"))
-        facts.append(("tokens in front of every text", str(locator.start)))
-        facts.append(("located", locator.find or f"the needle, {locator.occurrence} occurrence"))
-    facts.append(("tokens added to given positions", str(locator.offset)))
-    facts.append(("seed, permutations", f"{found.settings.seed}, {found.settings.draws:,}"))
+        facts += [
+            ("tokenizer", f"{locator.tokenizer.name}, digest {locator.tokenizer.digest[:16]}"),
+            ("chat template", "yes" if locator.chat else "no"),
+            ("tokens in front of every text", str(locator.start)),
+            ("located", locator.find or f"the needle, {locator.occurrence} occurrence"),
+        ]
+    facts += [
+        ("tokens added to given positions", str(locator.offset)),
+        ("seed, permutations", f"{settings.seed}, {settings.draws:,}"),
+    ]
     return [(name, plain(value, 300)) for name, value in facts]
-
-
-def _command(settings: Settings) -> str:
-    """A command line that makes the same audit; a tokenizer is named by its folder only."""
-    words = ["phasescope", "audit", settings.source]
-    locator = settings.locator
-    if settings.format:
-        words += ["--format", settings.format]
-    if locator.tokenizer is not None:
-        words += ["--tokenizer", locator.tokenizer.name]
-    for name, column in settings.columns.items():
-        words += [f"--{name}", column] if column is not None else []
-    words += ["--find", locator.find] if locator.find else []
-    words += ["--occurrence", locator.occurrence] if locator.occurrence != "only" else []
-    words += ["--chat"] * locator.chat + ["--bos"] * locator.bos
-    words += ["--offset", str(locator.offset)] if locator.offset else []
-    for stride in sorted({*(settings.strides or ()), *settings.model_strides}):
-        words += ["--stride", str(stride)]
-    words += ["--bar", f"{settings.bar:g}", "--seed", str(settings.seed), "--draws", str(settings.draws)]
-    words += ["--accuracy", f"{settings.accuracy:g}"] if settings.accuracy is not None else []
-    return shlex.join(words)

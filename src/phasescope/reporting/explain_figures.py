@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from ..records import Finding
-from ..statistics.verdict import number, percent, plain, points
-from .figures import Curve, Figure, phase_curve
-from .svg import Frame, box, dot, drawing, element, line, path, text
+from ..explaining.result import CoverageScores, ExplanationResult, HeadGate, Loss
+from .figure import Figure, figure
+from .figures import Curve, curves, phase_frame
+from .svg import Frame, box, dot, element, path, spacing, text
+from .words import number, percent, plain, points
 
 CELLS = 32
 """Phases up to which cells of a map hold their numbers."""
@@ -26,7 +27,7 @@ class Row:
 
 
 def heat_map(
-    key: str, title: str, caption: str, rows: Sequence[Row], columns: str, *, signed: bool, scale: float
+    key: str, title: str, caption: str, rows: Sequence[Row], below: str, *, signed: bool, scale: float
 ) -> Figure:
     """Rows of cells, one per phase, that are the darker the larger their value is.
 
@@ -35,7 +36,7 @@ def heat_map(
         title: of the figure.
         caption: of the figure.
         rows: with values in shares.
-        columns: what the columns count.
+        below: what the columns count.
         signed: whether negative values are told apart, by another colour and their sign.
         scale: the value of a full cell.
     """
@@ -57,15 +58,12 @@ def heat_map(
             if framed:
                 x, y = left + step * column, top + height * index
                 parts.append(box(x + 1, y + 1, x + step - 1, y + height - 1, "frame"))
-    every = 1
-    while count > 16 * every:
-        every *= 2
-    for column in range(0, count, every):
+    for column in range(0, count, spacing(count, 16)):
         parts.append(text(left + step * (column + 0.5), floor + 17, str(column), "tick"))
-    parts.append(text((left + width) / 2, floor + 38, columns, "axis-name"))
+    parts.append(text((left + width) / 2, floor + 38, below, "axis-name"))
     table = [(plain(row.name), *(number(100 * value) for value in row.values)) for row in rows]
-    svg = drawing(key, title, caption, (width, floor + 46), *parts)
-    return Figure(svg, title, caption, ("", *(str(column) for column in range(count))), table)
+    columns = ("", *(str(column) for column in range(count)))
+    return figure(key, title, caption, (width, floor + 46), parts, columns, table)
 
 
 def _cell(x: float, y: float, width: float, height: float, class_: str, opacity: float) -> Markup:
@@ -74,128 +72,69 @@ def _cell(x: float, y: float, width: float, height: float, class_: str, opacity:
     )
 
 
-def loss_curve(
-    key: str, loss: dict[str, object], condition: str, coordinate: str, contexts: tuple[int, int]
-) -> Figure:
+def loss_curve(key: str, loss: Loss, coordinate: str) -> Figure:
     """Accuracy lost at each phase without one unit, with its band."""
-    values, lows, highs = (list(map(_number, _list(loss[name]))) for name in ("phase", "low", "high"))
-    rates = [
-        Finding(
-            condition=condition,
-            name="loss_at_phase",
-            value=value,
-            low=low,
-            high=high,
-            method="",
-            n_blocks=contexts[0],
-            n_clusters=contexts[1],
-            residue=phase,
-        )
-        for phase, (value, low, high) in enumerate(zip(values, lows, highs, strict=True))
-    ]
-    drawn = phase_curve(key, Curve(str(loss["unit"]), "condition", rates), None, coordinate)
+    curve = Curve.of(loss.unit, "condition", loss.phase, loss.low, loss.high)
+    frame, values = phase_frame(len(loss.phase), coordinate), loss.phase
     most, least = max(values), min(values)
     caption = (
-        f"Points of accuracy lost without {plain(str(loss['unit']))}: most at phase {values.index(most)} "
+        f"Points of accuracy lost without {plain(loss.unit)}: most at phase {values.index(most)} "
         f"({points(most)}), least at phase {values.index(least)} ({points(least)}). Band: 95 % over all heads together."
     )
-    columns = ("Phase", "Lost", "Low", "High")
-    return Figure(drawn.svg, f"Lost without {plain(str(loss['unit']), 40)}", caption, columns, drawn.rows)
+    rows = [(str(phase), *row) for phase, row in enumerate(curve.rows())]
+    title = f"Lost without {plain(loss.unit, 40)}"
+    return figure(
+        key, title, caption, frame.size, curves(frame, [curve]), ("Phase", "Lost", "Low", "High"), rows
+    )
 
 
-def gate_bars(key: str, gate: dict[str, object]) -> Figure:
+def gate_bars(key: str, gate: HeadGate) -> Figure:
     """Mean gate weight of each slot, with the prior of the learned bias as a dashed line."""
-    mean, low, high = (list(map(_number, _list(gate[name]))) for name in ("mean", "low", "high"))
-    prior = None if gate["prior"] is None else list(map(_number, _list(gate["prior"])))
-    frame = Frame(len(mean), "slot of the window")
-    top = next(end for end in (0.25, 0.5, 1.0) if max([*mean, *high, *(prior or [0])]) <= end or end == 1.0)
-    parts = [_scaled_axes(frame, top)]
-    for slot, value in enumerate(mean):
-        x, half = frame.x(slot), 0.34 * frame.step
-        parts.append(box(x - half, frame.y(value / top), x + half, frame.y(0), "bar condition"))
-        parts.append(line((x, frame.y(low[slot] / top)), (x, frame.y(high[slot] / top)), "whisker"))
-    even = frame.y(1 / len(mean) / top)
-    parts.append(line((frame.left, even), (frame.width - frame.right, even), "even"))
-    if prior is not None:
+    curve = Curve.of(gate.name, "condition", gate.mean, gate.low, gate.high)
+    slots, prior = len(gate.mean), gate.prior or ()
+    highest = max(*curve.values, *curve.highs, *(prior or (0.0,)))
+    top = next(end for end in (0.25, 0.5, 1.0) if highest <= end or end == 1.0)
+    frame = Frame(slots, "slot of the window")
+    parts = [frame.axes([f"{number(25 * top * line, 0)} %" for line in range(5)])]
+    for slot, (value, low, high) in enumerate(zip(curve.values, curve.lows, curve.highs, strict=True)):
+        parts.append(frame.bar(slot, value / top, "bar condition"))
+        parts.append(frame.whisker(slot, low / top, high / top))
+    parts.append(frame.level(1 / slots / top, "even"))
+    if prior:
         spots = frame.points([value / top for value in prior])
-        parts += [path(spots, "prior"), *(dot(spot, 3.2, "dot prior") for spot in spots if len(prior) <= 32)]
-    name = f"L{gate['layer']}.H{gate['head']}"
-    recurrence = gate["recurrence"]
+        parts += [path(spots, "prior"), *(dot(spot, 3.2, "dot prior") for spot in spots if slots <= 32)]
     recurs = (
         "does not vary"
-        if recurrence is None
-        else f"varies by slot, on every input alike, for {percent(_number(recurrence))} of its variance"
+        if gate.recurrence is None
+        else f"varies by slot, on every input alike, for {percent(gate.recurrence)} of its variance"
     )
     caption = (
-        f"{name}: the weight {recurs}, and by content for the rest; entropy {percent(_number(gate['entropy']))} of the "
-        "uniform gate's. Dotted: uniform."
-        + ("" if prior is None else " Dashed: the softmax of the learned bias alone.")
+        f"{gate.name}: the weight {recurs}, and by content for the rest; entropy {percent(gate.entropy)} of the "
+        f"uniform gate's. Dotted: uniform.{' Dashed: the softmax of the learned bias alone.' if prior else ''}"
     )
     columns = ("Slot", "Mean weight", "Low", "High", *(("Prior",) if prior else ()))
     rows = [
-        (
-            str(slot),
-            *(percent(x) for x in (mean[slot], low[slot], high[slot], *([prior[slot]] if prior else ()))),
-        )
-        for slot in range(len(mean))
+        (str(slot), *row, *([percent(prior[slot])] if prior else [])) for slot, row in enumerate(curve.rows())
     ]
-    title = f"Gate of {name}"
-    svg = drawing(key, title, caption, (frame.width, frame.height), *parts)
-    return Figure(svg, title, caption, columns, rows)
+    return figure(key, f"Gate of {gate.name}", caption, frame.size, parts, columns, rows)
 
 
-def _scaled_axes(frame: Frame, top: float) -> Markup:
-    """Axes whose highest line is `top`, in percent."""
-    parts = []
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        height = frame.y(share)
-        parts.append(
-            line((frame.left, height), (frame.width - frame.right, height), "grid" if share else "axis")
-        )
-        parts.append(text(frame.left - 7, height + 4.5, f"{number(100 * share * top, 0)} %", "tick", "end"))
-    every = 1
-    while frame.columns > 12 * every:
-        every *= 2
-    for column in range(0, frame.columns, every):
-        parts.append(text(frame.x(column), frame.height - frame.bottom + 18, str(column), "tick"))
-    parts.append(text((frame.left + frame.width) / 2, frame.height - 7, frame.label, "axis-name"))
-    return Markup("").join(parts)
-
-
-def account_curve(key: str, account: dict[str, object], curve: dict[str, object], coordinate: str) -> Figure:
+def score_curve(key: str, score: CoverageScores, found: ExplanationResult) -> Figure:
     """What the gates keep of each phase, under the measured accuracy."""
-    kept = list(map(_number, _list(account["phases"])))
-    rates, lows, highs = (list(map(_number, _list(curve[name]))) for name in ("rate", "low", "high"))
-    frame = Frame(len(kept), f"phase of the {coordinate} (position mod {len(kept)})")
-    weakest, measured = (
-        int(_number(account["weakest"])),
-        [int(_number(p)) for p in _list(account["measured_weakest"])],
-    )
+    frame = phase_frame(found.stride, found.coordinate)
+    curve = Curve.of(found.condition, "condition", found.curve.rate, found.curve.low, found.curve.high)
     parts = [frame.axes()]
-    for phase, value in enumerate(kept):
-        x, half = frame.x(phase), 0.34 * frame.step
-        kind = "weak" if phase == weakest else "control"
-        parts.append(box(x - half, frame.y(value), x + half, frame.y(0), f"bar {kind}"))
-    band = path([*frame.points(highs), *reversed(frame.points(lows))], "band condition", closed=True)
-    parts += [band, path(frame.points(rates), "curve condition")]
-    parts += [dot(spot, 3.4, "dot condition") for spot in frame.points(rates) if len(kept) <= 32]
+    for phase, value in enumerate(score.phases):
+        parts.append(frame.bar(phase, value, f"bar {'weak' if phase == score.weakest else 'control'}"))
+    band = [*frame.points(curve.highs), *reversed(frame.points(curve.lows))]
+    parts += [path(band, "band condition", closed=True), path(frame.points(curve.values), "curve condition")]
+    parts += [dot(spot, 3.4, "dot condition") for spot in frame.points(curve.values) if found.stride <= 32]
     caption = (
-        f"Bars: the coverage account, from gates alone; it names phase {weakest}. Line: measured accuracy; weakest are "
-        f"phases {', '.join(map(str, measured))}. {'A hit' if account['hit'] else 'A miss'}; a phase drawn at random "
-        f"would hit with {percent(_number(account['chance']))}."
+        f"Bars: the coverage score, from gates alone; it names phase {score.weakest}. Line: measured accuracy; weakest "
+        f"are phases {', '.join(map(str, score.measured_weakest))}. {'A hit' if score.hit else 'A miss'}; a phase "
+        f"drawn at random would hit with {percent(score.chance)}."
     )
-    rows = [
-        (str(phase), percent(value), percent(rate))
-        for phase, (value, rate) in enumerate(zip(kept, rates, strict=True))
-    ]
+    pairs = zip(score.phases, curve.values, strict=True)
+    rows = [(str(phase), percent(value), percent(rate)) for phase, (value, rate) in enumerate(pairs)]
     title = "What the gates keep, and what is recalled"
-    svg = drawing(key, title, caption, (frame.width, frame.height), *parts)
-    return Figure(svg, title, caption, ("Phase", "Account", "Accuracy"), rows)
-
-
-def _list(value: object) -> list[object]:
-    return list(value) if isinstance(value, list) else []
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    return figure(key, title, caption, frame.size, parts, ("Phase", "Score", "Accuracy"), rows)

@@ -1,33 +1,24 @@
-"""The page of an explanation, from explain.json alone: sections with figures, in the look of the report."""
+"""The page of an explanation: sections with figures, in the look of the report."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from ..explaining.coverage_score import KEPT
-from ..explaining.result import read_explanation
+from ..explaining.result import ExplanationResult, HeadGate, Interval, Loss, Roll, read_explanation
 from ..files import write_atomic
-from ..statistics.verdict import SIGNIFICANT, listed, number, p_words, percent, plain, points
-from .explain_figures import Row, account_curve, gate_bars, heat_map, loss_curve
-from .figures import Figure
+from ..statistics.correction import SIGNIFICANT
+from ..statistics.verdict import excludes_zero
+from .explain_figures import Row, gate_bars, heat_map, loss_curve, score_curve
+from .figure import Figure
 from .pages import filled
+from .words import listed, nats, number, p_words, percent, plain, points
 
-HEADLINES = ("contrast", "heads", "account", "boundary")
+HEADLINES = ("contrast", "heads", "score", "boundary")
 """Sections whose sentence may stand on top, the first that has one."""
 MOST_FIGURES = 12
 """Single heads that are drawn; tables hold all of them."""
-LOSS = (
-    "Unit",
-    "Lost on average",
-    "95 % over all",
-    "p, corrected",
-    "Specialisation",
-    "By chance below",
-    "p, corrected ",
-)
-GATES = ("Head", "Entropy", "Entropy of the mean", "Recurs", "From the prior", "Correlation with it")
-ROLLS = ("Rolled by", "Mean changes by", "Boundary changes by", "95 % over all rolls", "Stays", "Moves along")
 
 
 def explain_page(path: Path) -> Path:
@@ -35,302 +26,252 @@ def explain_page(path: Path) -> Path:
 
     Returns:
         its path.
+
+    Raises:
+        UsageError: if there is no such file.
+        BrokenRecordError: if it is not what `explain` writes.
     """
-    told = read_explanation(path).model_dump(mode="json", by_alias=True)
-    said = sentences(told)
-    page = filled(
-        "explain.html.j2",
-        title=plain(f"{told['run']}, {told['condition']}"),
-        sentences=said,
-        headline=next((said[name] for name in HEADLINES if name in said), "Nothing could be explained."),
-        told=told,
-        heads=_heads(told),
-        head_rows=[_loss_row(loss) for loss in told["losses"].get("accuracy", [])],
-        loss_columns=LOSS,
-        logprob_rows=[_loss_row(loss, nats=True) for loss in told["losses"].get("logprob", [])],
-        gates=[gate_bars(f"gate-{index}", gate) for index, gate in enumerate(told["gates"][:MOST_FIGURES])],
-        gate_rows=[_gate_row(gate) for gate in told["gates"]],
-        gate_columns=GATES,
-        account=_account(told),
-        boundary=_boundary(told),
-        rolls=_rolls(told),
-        roll_rows=[_roll_row(roll) for roll in told["boundary"]["rolls"]],
-        roll_columns=ROLLS,
-        findings=_findings(told),
-    )
-    write_atomic(path.with_name("explain.html"), page)
-    return path.with_name("explain.html")
+    page = path.with_name("explain.html")
+    write_atomic(page, render(read_explanation(path)))
+    return page
 
 
 def explain_summary(path: Path) -> str:
     """What a terminal prints: one sentence per section."""
-    told = read_explanation(path).model_dump(mode="json", by_alias=True)
-    return "\n".join(sentences(told).values()).replace("\N{NO-BREAK SPACE}", " ")
+    return "\n".join(sentences(read_explanation(path)).values()).replace("\N{NO-BREAK SPACE}", " ")
 
 
-def sentences(told: dict[str, Any]) -> dict[str, str]:
+def render(found: ExplanationResult) -> str:
+    """The whole page as one HTML text that needs nothing beside it."""
+    said, rolls = sentences(found), found.boundary.rolls
+    return filled(
+        "explain.html.j2",
+        title=plain(f"{found.run}, {found.condition}"),
+        sentences=said,
+        headline=next((said[name] for name in HEADLINES if name in said), "Nothing could be explained."),
+        found=found,
+        heads=_heads(found),
+        head_rows=[_loss_row(loss, points) for loss in found.losses.get("accuracy", ())],
+        logprob_rows=[_loss_row(loss, nats) for loss in found.losses.get("logprob", ())],
+        gates=[gate_bars(f"gate-{index}", gate) for index, gate in enumerate(found.gates[:MOST_FIGURES])],
+        gate_rows=[_gate_row(gate) for gate in found.gates],
+        score=_score(found),
+        boundary=_boundary(found),
+        rolls=_rolls(found) if rolls else None,
+        roll_rows=[_roll_row(roll) for roll in rolls],
+        definitions=sorted({finding.name: finding.method for finding in found.findings}.items()),
+    )
+
+
+def sentences(found: ExplanationResult) -> dict[str, str]:
     """What was found, in one plain sentence per section."""
     said = {
-        "heads": _head_words(told),
-        "contrast": _contrast_words(told),
-        "gates": _gate_words(told),
-        "account": _account_words(told),
-        "boundary": _boundary_words(told),
+        "heads": _head_words(found),
+        "contrast": _contrast_words(found),
+        "gates": _gate_words(found),
+        "score": _score_words(found),
+        "boundary": _boundary_words(found),
     }
     return {section: words for section, words in said.items() if words}
 
 
-def _head_words(told: dict[str, Any]) -> str:
-    losses = told["losses"].get("accuracy", [])
+def _head_words(found: ExplanationResult) -> str:
+    losses = found.losses.get("accuracy", ())
     if not losses:
         return ""
-    largest = max(losses, key=lambda loss: loss["mean"]["value"])
-    uneven = [loss["unit"] for loss in losses if loss["p_holm"] < SIGNIFICANT and loss["index"]]
+    largest = max(losses, key=lambda loss: loss.mean.value or 0.0)
+    uneven = [loss.unit for loss in losses if loss.p_holm < SIGNIFICANT and loss.index]
     where = (
         f"the contribution of {listed(uneven)} falls unevenly over phases"
         if uneven
         else "no contribution falls unevenly over phases beyond chance"
     )
     return (
-        f"Taking away {largest['unit']} costs most, {points(largest['mean']['value'])} points of accuracy on average; "
-        f"{where} ({len(losses)} units, p < 0.05 after correction)."
+        f"Taking away {largest.unit} costs most, {points(largest.mean.value or 0.0)} points of accuracy on average; "
+        f"{where} ({len(losses)} units, p < {SIGNIFICANT} after correction)."
     )
 
 
-def _contrast_words(told: dict[str, Any]) -> str:
+def _contrast_words(found: ExplanationResult) -> str:
     """The contrast of gates' preferred phases, or that there is none, with the power."""
-    if not told["contrasts"]:
+    if not found.contrasts:
         return ""
-    name, found = max(told["contrasts"].items(), key=lambda one: one[1]["estimate"]["value"])
-    estimate = found["estimate"]
-    if estimate["low"] is None:
-        return f"{name} costs {points(estimate['value'])} points more at the phases that its gate prefers."
-    interval = f"{points(estimate['low'])} to {points(estimate['high'])}"
-    phases = ", ".join(map(str, found["phases"]))
-    if estimate["low"] > 0:
+    name, best = max(found.contrasts.items(), key=lambda one: one[1].estimate.value or 0.0)
+    value, phases = best.estimate, ", ".join(map(str, best.phases))
+    size = points(value.value or 0.0)
+    if value.low is None:
+        return f"{name} costs {size} points more at the phases that its gate prefers."
+    if excludes_zero(value):
         return (
-            f"Without {name}, {points(estimate['value'])} points ({interval}) more are lost at the phases that its "
-            f"gate prefers ({phases}) than at the others."
+            f"Without {name}, {size} points{_ends(value)} more are lost at the phases that its gate prefers ({phases}) "
+            "than at the others."
         )
-    more = f"{points(estimate['value'])} points ({interval}) more are lost at the phases that it prefers ({phases})"
     return (
-        f"No head is seen to serve the phases that its gate prefers: without {name}, {more} than at the others; a "
-        f"difference of {points(found['smallest'])} would have been found with 80 % power."
+        f"No head is seen to serve the phases that its gate prefers: without {name}, {size} points{_ends(value)} more "
+        f"are lost at the phases that it prefers ({phases}) than at the others; a difference of "
+        f"{points(best.smallest or 0.0)} would have been found with 80 % power."
     )
 
 
-def _gate_words(told: dict[str, Any]) -> str:
-    gates = [gate for gate in told["gates"] if gate["recurrence"] is not None]
+def _gate_words(found: ExplanationResult) -> str:
+    gates = [(gate.recurrence, gate) for gate in found.gates if gate.recurrence is not None]
     if not gates:
         return ""
-    most = max(gates, key=lambda gate: gate["recurrence"])
-    kind = "recurs on every input" if most["recurrence"] >= 0.5 else "follows content more than it recurs"
+    share, steadiest = max(gates, key=lambda one: one[0])
+    kind = "recurs on every input" if share >= 0.5 else "follows content more than it recurs"
     return (
-        f"The gate with the steadiest preference, L{most['layer']}.H{most['head']}, {kind}: "
-        f"{percent(most['recurrence'])} of its variance is between slots."
+        f"The gate with the steadiest preference, {steadiest.name}, {kind}: {percent(share)} of its variance is "
+        "between slots."
     )
 
 
-def _account_words(told: dict[str, Any]) -> str:
-    account = told["coverage_score"]
-    if account is None:
+def _score_words(found: ExplanationResult) -> str:
+    score = found.coverage_score
+    if score is None:
         return ""
-    unkept = account["unkept"]
-    none = (
-        f"no head keeps phase {listed(list(map(str, unkept)))}" if unkept else "some head keeps every phase"
-    )
-    hit = "among" if account["hit"] else "not among"
-    flat = " (the curve is flat within its error)" if told["curve"]["flat"] else ""
-    measured = " and ".join(map(str, account["measured_weakest"]))
+    unkept = listed([str(phase) for phase in score.unkept]) if score.unkept else ""
+    none = f"no head keeps phase {unkept}" if unkept else "every phase is kept by some head"
+    hit = "among" if score.hit else "not among"
+    flat = " (the curve is flat within its error)" if found.curve.flat else ""
+    measured = " and ".join(map(str, score.measured_weakest))
     return (
-        f"By the gates alone, {none}, and phase {account['weakest']} is kept least; it is {hit} the two measured "
-        f"weakest, {measured}{flat} (chance {percent(account['chance'])})."
+        f"By the gates alone, {none}, and phase {score.weakest} is kept least; it is {hit} the two measured weakest, "
+        f"{measured}{flat} (chance {percent(score.chance)})."
     )
 
 
-def _boundary_words(told: dict[str, Any]) -> str:
-    closed = told["boundary"]["contrasts"].get("closed")
+def _boundary_words(found: ExplanationResult) -> str:
+    closed = found.boundary.contrasts.get("closed")
     if closed is None:
         return ""
-    phases = listed([str(phase) for phase in closed["phases"]])
-    value, low, high = (closed["estimate"][name] for name in ("value", "low", "high"))
-    interval = "" if low is None else f" ({points(low)} to {points(high)})"
+    phases, lost = listed([str(phase) for phase in closed.phases]), closed.estimate.value or 0.0
     said = (
         f"Where the key's window has closed when its value is read (phases {phases}), accuracy differs by "
-        f"{points(value)} points{interval} from the other phases"
+        f"{points(lost)} points{_ends(closed.estimate)} from the other phases"
     )
-    rolls = [roll for roll in told["boundary"]["rolls"] if roll["won"] is not None]
-    if not rolls:
-        return said + "."
-    best = max(rolls, key=lambda roll: roll["won"]["value"])
-    won = best["won"]
-    ends = "" if won["low"] is None else f" ({points(won['low'])} to {points(won['high'])})"
-    back = value < 0 and won["value"] >= -value / 2
+    won = [(roll.won, roll.slots) for roll in found.boundary.rolls if roll.won is not None]
+    if not won:
+        return f"{said}."
+    best, slots = max(won, key=lambda one: one[0].value or 0.0)
+    back = lost < 0 and (best.value or 0.0) >= -lost / 2
     verb = "wins half of it back or more" if back else "does not win it back"
-    changed = f"{points(won['value'])} points{ends}"
-    return (
-        f"{said}; rolling the gates {verb}: at best it changes them by {changed}, by {best['slots']} slots."
-    )
+    changed = f"{points(best.value or 0.0)} points{_ends(best)}"
+    return f"{said}; rolling the gates {verb}: at best it changes them by {changed}, by {slots} slots."
 
 
-def _heads(told: dict[str, Any]) -> list[Figure]:
+def _ends(estimate: Interval) -> str:
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f" ({points(estimate.low)} to {points(estimate.high)})"
+
+
+def _below(found: ExplanationResult) -> str:
+    return f"phase of the {found.coordinate} (position mod {found.stride})"
+
+
+def _heads(found: ExplanationResult) -> list[Figure]:
     """The map of heads against phases, and a curve for each head that costs something."""
-    losses = told["losses"].get("accuracy", [])
+    losses = found.losses.get("accuracy", ())
     if not losses:
         return []
-    preferred = {name: found["phases"] for name, found in told["contrasts"].items()}
+    preferred = {name: contrast.phases for name, contrast in found.contrasts.items()}
     rows = [
-        Row(
-            loss["unit"],
-            loss["phase"],
-            [phase in preferred.get(loss["unit"], ()) for phase in range(told["stride"])],
-        )
+        Row(loss.unit, loss.phase, [phase in preferred.get(loss.unit, ()) for phase in range(found.stride)])
         for loss in losses
     ]
     scale = max(0.05, *(abs(value) for row in rows for value in row.values))
     framed = " Framed: the phases that the head's gate prefers." if preferred else ""
-    figures = [
-        heat_map(
-            "map",
-            "Accuracy lost, heads × phases",
-            f"Points of accuracy lost at each phase without each unit; a full cell is {points(scale)}.{framed}",
-            rows,
-            f"phase of the {told['coordinate']} (position mod {told['stride']})",
-            signed=True,
-            scale=scale,
-        )
-    ]
-    shown = [loss for loss in losses if loss["mean_p_holm"] < SIGNIFICANT][:MOST_FIGURES]
-    counts = (told["blocks"], told["contexts"])
-    figures += [
-        loss_curve(f"loss-{index}", loss, told["condition"], told["coordinate"], counts)
-        for index, loss in enumerate(shown)
-    ]
-    return figures
-
-
-def _account(told: dict[str, Any]) -> list[Figure]:
-    account = told["coverage_score"]
-    if account is None:
-        return []
-    names = [
-        f"L{gate['layer']}.H{gate['head']}"
-        for gate in told["gates"]
-        if gate["layer"] == max(g["layer"] for g in told["gates"])
-    ]
-    rows = [
-        Row(name, values, kept)
-        for name, values, kept in zip(names, account["heads"], account["kept"], strict=True)
-    ]
-    heads = heat_map(
-        "kept",
-        "What each head keeps",
-        f"Link × keep of each head of the last layer, in percent. Framed: kept, at least {100 * KEPT:.0f} % of the "
-        "largest.",
-        rows,
-        f"phase of the {told['coordinate']} (position mod {told['stride']})",
-        signed=False,
-        scale=1.0,
+    caption = (
+        f"Points of accuracy lost at each phase without each unit; a full cell is {points(scale)}.{framed}"
     )
-    return [account_curve("account-curve", account, told["curve"], told["coordinate"]), heads]
+    title = "Accuracy lost, heads × phases"
+    drawn = heat_map("map", title, caption, rows, _below(found), signed=True, scale=scale)
+    costly = [loss for loss in losses if loss.mean_p_holm < SIGNIFICANT][:MOST_FIGURES]
+    return [drawn, *(loss_curve(f"loss-{n}", loss, found.coordinate) for n, loss in enumerate(costly))]
 
 
-def _boundary(told: dict[str, Any]) -> list[tuple[str, str, str]]:
+def _score(found: ExplanationResult) -> list[Figure]:
+    score = found.coverage_score
+    if score is None:
+        return []
+    last = max((gate.layer for gate in found.gates), default=0)
+    names = [gate.name for gate in found.gates if gate.layer == last]
+    rows = [Row(*one) for one in zip(names, score.heads, score.kept, strict=False)]
+    caption = (
+        f"Link × keep of each head of the last layer, in percent. Framed: kept, at least {100 * KEPT:.0f} % of the "
+        "largest."
+    )
+    heads = heat_map("kept", "What each head keeps", caption, rows, _below(found), signed=False, scale=1.0)
+    return [score_curve("score-curve", score, found), heads]
+
+
+def _boundary(found: ExplanationResult) -> list[tuple[str, str, str]]:
     """Rows of the boundary's table: which phases, and how they differ."""
-    words = {
-        "parted": "No window holds key and value",
-        "closed": "The key's window is closed when its value is read",
-    }
     rows = []
-    for name, said in words.items():
-        phases = told["boundary"][name]
-        found = told["boundary"]["contrasts"].get(name)
-        rows.append(
-            (
-                said,
-                ", ".join(map(str, phases)) or "none",
-                "–" if found is None else _interval(found["estimate"]),
-            )
+    for words, phases, contrast in (
+        ("No window holds key and value", found.boundary.parted, found.boundary.contrasts.get("parted")),
+        (
+            "The key's window is closed when its value is read",
+            found.boundary.closed,
+            found.boundary.contrasts.get("closed"),
+        ),
+    ):
+        differs = (
+            "–" if contrast is None else points(contrast.estimate.value or 0.0) + _ends(contrast.estimate)
         )
+        rows.append((words, ", ".join(map(str, phases)) or "none", differs))
     return rows
 
 
-def _rolls(told: dict[str, Any]) -> Figure | None:
-    rolls = told["boundary"]["rolls"]
-    if not rolls:
-        return None
-    edge = set(told["boundary"]["closed"])
-    framed = [phase in edge for phase in range(told["stride"])]
-    rows = [
-        Row("0", told["curve"]["rate"], framed),
-        *(Row(str(r["slots"]), r["curve"], framed) for r in rolls),
-    ]
+def _rolls(found: ExplanationResult) -> Figure:
+    framed = [phase in found.boundary.closed for phase in range(found.stride)]
+    curves = [("0", found.curve.rate), *((str(roll.slots), roll.curve) for roll in found.boundary.rolls)]
+    rows = [Row(name, curve, framed) for name, curve in curves]
     scale = max(0.05, *(value for row in rows for value in row.values))
-    return heat_map(
-        "rolls",
-        "Accuracy under rolled gates",
+    caption = (
         f"Rows: by how many slots the bias of every gate was rolled. A full cell is {percent(scale)}. Framed: boundary "
-        "phases.",
-        rows,
-        f"phase of the {told['coordinate']} (position mod {told['stride']})",
-        signed=False,
-        scale=scale,
+        "phases."
     )
+    title = "Accuracy under rolled gates"
+    return heat_map("rolls", title, caption, rows, _below(found), signed=False, scale=scale)
 
 
-def _interval(estimate: dict[str, Any], nats: bool = False) -> str:
-    if estimate["value"] is None:
-        return "–"
-    shown = (lambda value: number(value, 2)) if nats else points
-    ends = "" if estimate["low"] is None else f" [{shown(estimate['low'])}, {shown(estimate['high'])}]"
-    return f"{shown(estimate['value'])}{ends}"
+def _or_dash(value: float | None, format: Callable[[float], str]) -> str:
+    return "–" if value is None else format(value)
 
 
-def _loss_row(loss: dict[str, Any], nats: bool = False) -> tuple[str, ...]:
-    shown = (lambda value: number(value, 2)) if nats else points
-    mean = loss["mean"]
+def _loss_row(loss: Loss, format: Callable[[float], str]) -> tuple[str, ...]:
+    ends = [_or_dash(end, format) for end in (loss.mean.low, loss.mean.high)]
     return (
-        plain(loss["unit"], 80),
-        shown(mean["value"]),
-        "–" if mean["low"] is None else f"{shown(mean['low'])} to {shown(mean['high'])}",
-        p_words(loss["mean_p_holm"]),
-        "–" if loss["index"] is None else number(loss["index"], 2),
-        "–" if loss["null_95"] is None else number(loss["null_95"], 2),
-        p_words(loss["p_holm"]),
+        plain(loss.unit, 80),
+        _or_dash(loss.mean.value, format),
+        "–" if loss.mean.low is None else " to ".join(ends),
+        p_words(loss.mean_p_holm),
+        *(_or_dash(value, nats) for value in (loss.index, loss.null_95)),
+        p_words(loss.p_holm),
     )
 
 
-def _gate_row(gate: dict[str, Any]) -> tuple[str, ...]:
-    def share(value: float | None) -> str:
-        return "–" if value is None else percent(value)
-
-    correlation = gate["prior_correlation"]
+def _gate_row(gate: HeadGate) -> tuple[str, ...]:
+    shares: Sequence[float | None] = (
+        gate.entropy,
+        gate.entropy_of_mean,
+        gate.recurrence,
+        gate.prior_distance,
+    )
     return (
-        f"L{gate['layer']}.H{gate['head']}",
-        share(gate["entropy"]),
-        share(gate["entropy_of_mean"]),
-        share(gate["recurrence"]),
-        share(gate["prior_distance"]),
-        "–" if correlation is None else number(correlation, 2),
+        gate.name,
+        *(_or_dash(share, percent) for share in shares),
+        _or_dash(gate.prior_correlation, nats),
     )
 
 
-def _roll_row(roll: dict[str, Any]) -> tuple[str, ...]:
-    def shown(value: float | None) -> str:
-        return "–" if value is None else number(value, 2)
-
-    won = roll["won"]
-    ends = "–" if won is None or won["low"] is None else f"{points(won['low'])} to {points(won['high'])}"
+def _roll_row(roll: Roll) -> tuple[str, ...]:
+    won = roll.won or Interval(value=None)
     return (
-        str(roll["slots"]),
-        points(roll["mean"]["value"]),
-        "–" if won is None else points(won["value"]),
-        ends,
-        shown(roll["stays"]),
-        shown(roll["moves"]),
+        str(roll.slots),
+        _or_dash(roll.mean.value, points),
+        _or_dash(won.value, points),
+        _ends(won).strip(" ()") or "–",
+        *(_or_dash(value, lambda x: number(x, 2)) for value in (roll.stays, roll.moves)),
     )
-
-
-def _findings(told: dict[str, Any]) -> list[tuple[str, str]]:
-    """Name and method of every kind of finding."""
-    return sorted({finding["name"]: finding["method"] for finding in told["findings"]}.items())

@@ -1,4 +1,4 @@
-"""The report's four figures, drawn from findings as inline SVG, each with its numbers as a table.
+"""The report's four figures, drawn from findings as SVG, each with its numbers as a table.
 
 Colours and strokes are classes, so that the page decides them for light and dark; nothing is told by
 colour alone.
@@ -9,28 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 from markupsafe import Markup
 
 from ..records import Finding
-from ..statistics.verdict import State, interval_words, percent, plain
-from .svg import Frame, Point, box, dot, drawing, element, line, path, text
+from ..statistics.table import Floats
+from ..statistics.verdict import State
+from .figure import Figure, figure
+from .svg import Frame, Point, box, dot, element, line, path, text
+from .words import interval_words, percent, plain
 
+Kind = Literal["condition", "control"]
 LABEL = 24  # characters of a condition's name that fit beside a curve
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A drawing, its caption, and the same numbers as a table."""
-
-    svg: Markup
-    title: str
-    caption: str
-    columns: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,32 +32,49 @@ class Curve:
     Attributes:
         name: whose curve it is.
         kind: `condition` or `control`, as which it is drawn.
-        rates: one finding per phase, `residue` 0 to n − 1.
+        values: one rate per phase.
+        lows, highs: ends of their intervals; the rate itself where there is none.
     """
 
     name: str
-    kind: Literal["condition", "control"]
-    rates: Sequence[Finding]
+    kind: Kind
+    values: Sequence[float]
+    lows: Sequence[float]
+    highs: Sequence[float]
 
-    @property
-    def values(self) -> list[float]:
-        """The rate of every phase."""
-        return [f.value or 0.0 for f in self.rates]
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        kind: Kind,
+        values: Sequence[float],
+        lows: Sequence[float | None],
+        highs: Sequence[float | None],
+    ) -> Self:
+        """A curve whose intervals may be missing."""
+        ends = [
+            [value if end is None else end for value, end in zip(values, side, strict=True)]
+            for side in (lows, highs)
+        ]
+        return cls(name, kind, values, *ends)
 
-    @property
-    def lows(self) -> list[float]:
-        """Lower ends; the rate itself where there is no interval."""
-        return [value if f.low is None else f.low for f, value in zip(self.rates, self.values, strict=True)]
-
-    @property
-    def highs(self) -> list[float]:
-        """Upper ends; the rate itself where there is no interval."""
-        return [value if f.high is None else f.high for f, value in zip(self.rates, self.values, strict=True)]
+    @classmethod
+    def of_findings(cls, name: str, kind: Kind, rates: Sequence[Finding]) -> Self:
+        """The curve of one finding per phase."""
+        return cls.of(
+            name, kind, [f.value or 0.0 for f in rates], [f.low for f in rates], [f.high for f in rates]
+        )
 
     def rows(self) -> list[tuple[str, ...]]:
         """Rate, lower and upper end of every phase, as text."""
         ends = zip(self.values, self.lows, self.highs, strict=True)
         return [tuple(percent(end) for end in three) for three in ends]
+
+
+def curves(frame: Frame, drawn: Sequence[Curve]) -> list[Markup]:
+    """Axes, and curves with their names; the first one lies on top."""
+    lines = [part for curve in reversed(drawn) for part in _line(frame, curve)]
+    return [frame.axes(), *lines, *_names(frame, drawn)]
 
 
 def _line(frame: Frame, curve: Curve) -> list[Markup]:
@@ -115,30 +124,29 @@ def _names(frame: Frame, curves: Sequence[Curve]) -> list[Markup]:
     return labels
 
 
+def phase_frame(stride: int, coordinate: str) -> Frame:
+    """A plot over the phases of a position."""
+    return Frame(stride, f"phase of the {coordinate} (position mod {stride})")
+
+
 def phase_curve(key: str, own: Curve, control: Curve | None, coordinate: str) -> Figure:
     """Accuracy by phase with 95 % bands, over the control folded at the same stride."""
-    stride = len(own.rates)
-    frame = Frame(stride, f"phase of the {coordinate} (position mod {stride})")
-    curves = [own] if control is None else [own, control]
-    parts = [
-        frame.axes(),
-        *(part for curve in reversed(curves) for part in _line(frame, curve)),
-        *_names(frame, curves),
-    ]
+    stride = len(own.values)
+    frame = phase_frame(stride, coordinate)
     low, high = int(np.argmin(own.values)), int(np.argmax(own.values))
     caption = (
         f"Lowest at phase {low} ({percent(own.values[low])}), highest at phase {high} "
         f"({percent(own.values[high])}). Bands: 95 % intervals over contexts."
     )
-    if control is not None:
-        caption += f" Dashed: the control, folded by the same {stride}."
     columns: tuple[str, ...] = ("Phase", "Accuracy", "Low", "High")
     rows = [(str(phase), *row) for phase, row in enumerate(own.rows())]
     if control is not None:
+        caption += f" Dashed: the control, folded by the same {stride}."
         columns = (*columns, "Control", "Low", "High")
         rows = [(*row, *more) for row, more in zip(rows, control.rows(), strict=True)]
-    svg = drawing(key, f"Accuracy by phase: {plain(own.name)}", caption, (frame.width, frame.height), *parts)
-    return Figure(svg, "Accuracy by phase", caption, columns, rows)
+    parts = curves(frame, [own] if control is None else [own, control])
+    title = f"Accuracy by phase: {plain(own.name)}"
+    return figure(key, title, caption, frame.size, parts, columns, rows, "Accuracy by phase")
 
 
 def residue_bars(key: str, curve: Curve, period: int | None, coordinate: str) -> Figure:
@@ -147,31 +155,25 @@ def residue_bars(key: str, curve: Curve, period: int | None, coordinate: str) ->
     A period that does not divide the number of residues cannot repeat within it; it is then named in
     the caption and not drawn.
     """
-    residues = len(curve.rates)
+    residues = len(curve.values)
     frame = Frame(residues, f"position of the {coordinate} mod {residues}")
-    repeats = period is not None and residues % period == 0
-    parts = _period_bands(frame, period) if repeats and period else []
-    parts.append(frame.axes())
-    weakest = _weakest_phase(curve.values, period) if repeats and period else None
+    repeats = period if period is not None and residues % period == 0 else None
+    weakest = None if repeats is None else _weakest_phase(curve.values, repeats)
+    parts = [*(_period_bands(frame, repeats) if repeats else []), frame.axes()]
     for residue, (value, low, high) in enumerate(zip(curve.values, curve.lows, curve.highs, strict=True)):
-        x, half = frame.x(residue), 0.34 * frame.step
-        weak = weakest is not None and period is not None and residue % period == weakest
-        parts.append(
-            box(x - half, frame.y(value), x + half, frame.y(0), f"bar {'weak' if weak else curve.kind}")
-        )
-        parts.append(line((x, frame.y(low)), (x, frame.y(high)), "whisker"))
-    if weakest is not None:
+        weak = repeats is not None and residue % repeats == weakest
+        parts.append(frame.bar(residue, value, f"bar {'weak' if weak else curve.kind}"))
+        parts.append(frame.whisker(residue, low, high))
+    if repeats:
         caption = f"Period {period}, found from the data; the outlined bars are its weakest phase, {weakest}."
     elif period is not None:
         caption = f"Period {period} was found; it does not divide {residues}, so it cannot repeat here."
     else:
         caption = "No period was found."
-    title = f"Accuracy by residue mod {residues}: {plain(curve.name)}"
+    heading = f"Accuracy by residue mod {residues}"
     rows = [(str(residue), *row) for residue, row in enumerate(curve.rows())]
-    svg = drawing(key, title, caption, (frame.width, frame.height), *parts)
-    return Figure(
-        svg, f"Accuracy by residue mod {residues}", caption, ("Residue", "Accuracy", "Low", "High"), rows
-    )
+    columns = ("Residue", "Accuracy", "Low", "High")
+    return figure(key, f"{heading}: {plain(curve.name)}", caption, frame.size, parts, columns, rows, heading)
 
 
 def _weakest_phase(values: Sequence[float], period: int) -> int:
@@ -190,13 +192,7 @@ def _period_bands(frame: Frame, period: int) -> list[Markup]:
     return [*shaded, bracket, text(right + 5, above + 4, f"period {period}", "name note", "start")]
 
 
-def context_dots(
-    key: str,
-    name: str,
-    kind: Literal["condition", "control"],
-    shares: npt.NDArray[np.float64],
-    coordinate: str,
-) -> Figure:
+def context_dots(key: str, name: str, kind: Kind, shares: Floats, coordinate: str) -> Figure:
     """How the contexts spread at each phase: one dot per context, their middle half, their median.
 
     Args:
@@ -207,22 +203,16 @@ def context_dots(
         coordinate: the folded position, source or query.
     """
     contexts, stride = shares.shape
-    frame = Frame(stride, f"phase of the {coordinate} (position mod {stride})")
+    frame = phase_frame(stride, coordinate)
     quartiles = np.quantile(shares, (0, 0.25, 0.5, 0.75, 1), axis=0)
-    parts = [frame.axes()]
-    half = min(0.36 * frame.step, 22.0)
+    parts, half, radius = [frame.axes()], min(0.36 * frame.step, 22.0), 2.3 if stride <= 16 else 1.4
     for phase in range(stride):
-        x = frame.x(phase)
-        parts.append(
-            box(
-                x - half, frame.y(quartiles[3, phase]), x + half, frame.y(quartiles[1, phase]), f"half {kind}"
-            )
-        )
+        x, (lower, middle, upper) = frame.x(phase), (frame.y(q) for q in quartiles[1:4, phase])
+        parts.append(box(x - half, upper, x + half, lower, f"half {kind}"))
         parts += [
-            dot((x + half * offset, frame.y(share)), 2.3 if stride <= 16 else 1.4, f"dot context {kind}")
+            dot((x + half * offset, frame.y(share)), radius, f"dot context {kind}")
             for offset, share in zip(_spread(contexts), shares[:, phase], strict=True)
         ]
-        middle = frame.y(quartiles[2, phase])
         parts.append(line((x - half, middle), (x + half, middle), "median"))
     widest = 100 * float((quartiles[3] - quartiles[1]).max())
     caption = (
@@ -232,8 +222,7 @@ def context_dots(
     title = f"Accuracy of each context by phase: {plain(name)}"
     rows = [(str(phase), *(percent(q) for q in quartiles[:, phase])) for phase in range(stride)]
     columns = ("Phase", "Lowest", "Quarter", "Median", "Three quarters", "Highest")
-    svg = drawing(key, title, caption, (frame.width, frame.height), *parts)
-    return Figure(svg, "Every context by phase", caption, columns, rows)
+    return figure(key, title, caption, frame.size, parts, columns, rows, "Every context by phase")
 
 
 def _spread(count: int) -> list[float]:
@@ -284,10 +273,8 @@ def spread_forest(key: str, conditions: Sequence[tuple[str, bool, State, Finding
         (plain(a), "control" if control else "tested", state, interval_words(f))
         for a, control, state, f in conditions
     ]
-    svg = drawing(key, "Phase SD of every condition", caption, (width, floor + 46), *parts)
-    return Figure(
-        svg, "Phase SD of every condition", caption, ("Condition", "Role", "Verdict", "Phase SD"), rows
-    )
+    columns = ("Condition", "Role", "Verdict", "Phase SD")
+    return figure(key, "Phase SD of every condition", caption, (width, floor + 46), parts, columns, rows)
 
 
 def _marker(at: Point, state: State, kind: str) -> Markup:

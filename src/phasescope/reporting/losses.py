@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ..running.runner import count_reasons
+from ..statistics.analyses import reasons
 from ..statistics.conditions import Condition
-from ..statistics.verdict import plain
+from .words import plain
 
-COLUMNS = ("Condition", "Reason", "Prompts", "Layouts")
 HEAVY = 0.5
 """Share of a layout's prompts whose loss is named."""
 
@@ -23,16 +22,12 @@ def warnings(conditions: Sequence[Condition]) -> Iterator[str]:
     for condition in conditions:
         if not condition.dropped:
             continue
-        planned = len(condition.dropped) + len(condition.observations)
-        said = f"Dropped: {plain(condition.name)} lost {len(condition.dropped):,} of {planned:,} prompts: "
-        said += f"{reasons(condition)}."
+        lost, planned = len(condition.dropped), len(condition.dropped) + len(condition.observations)
         heavy = list(_heavy_layouts(condition))
-        yield said + (f" The layouts are no longer balanced: {', '.join(heavy)}." if heavy else "")
-
-
-def reasons(condition: Condition) -> str:
-    """Why prompts of a condition were dropped, and how many for each reason."""
-    return plain(count_reasons(line.dropped for line in condition.dropped), 300)
+        unbalanced = f" The layouts are no longer balanced: {', '.join(heavy)}." if heavy else ""
+        yield (
+            f"Dropped: {plain(condition.name)} lost {lost:,} of {planned:,} prompts: {reasons(condition)}.{unbalanced}"
+        )
 
 
 def rows(conditions: Sequence[Condition]) -> list[tuple[str, ...]]:

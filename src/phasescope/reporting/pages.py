@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import jinja2
 
+from .words import nats, number, p_words, percent, plain, points
 
-def filled(name: str, **content: Any) -> str:
-    """A template of this package with its content."""
+
+@cache
+def _templates() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("phasescope.reporting"),
         autoescape=True,
@@ -16,4 +19,11 @@ def filled(name: str, **content: Any) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    return environment.get_template(name).render(**content)
+    formats = (nats, number, p_words, percent, plain, points)
+    environment.filters |= {format.__name__: format for format in formats}
+    return environment
+
+
+def filled(name: str, **content: Any) -> str:
+    """A template of this package with its content."""
+    return _templates().get_template(name).render(**content)

@@ -1,162 +1,126 @@
-"""From findings to the page: what each section shows, and the HTML around it."""
+"""From an analysis to the page: what each section shows, and the HTML around it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Sequence
+from typing import Any
 
 from ..records import Finding
+from ..statistics.analyses import Analysis, ConditionAnalysis
 from ..statistics.conditions import Condition
-from ..statistics.verdict import (
-    COLUMNS,
-    STATES,
-    by_condition,
-    corrected,
-    find,
-    found_period,
-    interval_words,
-    is_control,
-    judge,
-    number,
-    p_words,
-    percent,
-    plain,
-    points,
-    rows,
-    state_of,
-    verdict,
-)
-from .figures import Curve, Figure, context_dots, phase_curve, residue_bars, spread_forest
+from ..statistics.table import Outcome
+from ..statistics.verdict import find, is_sweep, judge
+from .figure import Figure
+from .figures import Curve, Kind, context_dots, phase_curve, residue_bars, spread_forest
 from .method import Method
 from .pages import filled
-from .sweep_page import apart, sweep_section, sweep_sentence
+from .sentences import COLUMNS, rows, sentence, verdict
+from .sweep_page import apart, sweep_figures, sweep_section, sweep_sentence
+from .words import STATES, interval_words, number, p_of, percent, plain, points
 
-RATES = ("phase_rate", "residue_rate")
 
-
-def render(title: str, conditions: Sequence[Condition], findings: Sequence[Finding], method: Method) -> str:
+def render(analysis: Analysis, method: Method) -> str:
     """The whole page as one HTML text that needs nothing beside it.
 
     Args:
-        title: what was measured, in a few words.
-        conditions: the conditions with their observations.
-        findings: of all conditions.
+        analysis: what was found.
         method: how it was measured, and how to do so again.
     """
-    rest, sweeps = apart(findings)
-    grouped = by_condition(rest)
-    measured = {condition.name: condition for condition in conditions}
-    sections = [
-        _section(f"condition-{number}", measured[name], own, measured, grouped)
-        for number, (name, own) in enumerate(grouped.items(), start=1)
-    ]
-    listed_findings = [finding for own in grouped.values() for finding in own if finding.name not in RATES]
+    rest, sweeps = apart(analysis.findings)
+    said = [verdict(rest)] if rest or not sweeps else []
+    listed = [f for one in _shown(analysis) for f in one.findings if not f.name.endswith("_rate")]
+    sections = [_section(f"condition-{n}", one, analysis) for n, one in enumerate(_shown(analysis), start=1)]
     return filled(
         "report.html.j2",
-        title=plain(title),
-        verdict=" ".join(
-            [verdict(rest)] * bool(rest or not sweeps) + [sweep_sentence(s) for s in sweeps.values()]
-        ),
+        title=plain(analysis.title),
+        verdict=" ".join([*said, *(sweep_sentence(own) for own in sweeps.values())]),
         sweeps=[sweep_section(f"sweep-{n}", own) for n, own in enumerate(sweeps.values(), start=1)],
         controls=[section for section in sections if section["control"]],
         tested=[section for section in sections if not section["control"]],
-        overview={"columns": COLUMNS, "rows": [_cells(row) for row in rows(rest)]},
-        forest=_forest(grouped),
-        findings={
-            "columns": _FINDING_COLUMNS,
-            "rows": [_finding_row(finding) for finding in listed_findings],
-        },
+        overview={"columns": COLUMNS, "rows": rows(rest)},
+        forest=_forest(analysis),
+        findings=[_finding_row(finding) for finding in listed],
         method=method,
     )
 
 
-def _cells(row: Any) -> tuple[str, ...]:
-    return tuple(getattr(row, name) for name in row.__dataclass_fields__)
+def figures_of(analysis: Analysis) -> dict[str, Figure]:
+    """Every figure of the page by the condition's name and what it shows."""
+    forest = _forest(analysis)
+    figures = {} if forest is None else {forest.title: forest}
+    for n, one in enumerate(_shown(analysis), start=1):
+        figures |= {
+            f"{one.name}: {drawn.title}": drawn for drawn in _figures(f"condition-{n}", one, analysis)
+        }
+    for n, own in enumerate(apart(analysis.findings)[1].values(), start=1):
+        figures |= {f"{own[0].condition}: {drawn.title}": drawn for drawn in sweep_figures(f"sweep-{n}", own)}
+    return figures
 
 
-def _forest(grouped: dict[str, list[Finding]]) -> Figure | None:
-    spreads = [
-        (name, judge(own).control, state_of(own), spread)
-        for name, own in grouped.items()
-        if (spread := find(own, "phase_sd")) is not None and spread.value is not None
-    ]
+def _shown(analysis: Analysis) -> list[ConditionAnalysis]:
+    """Conditions with findings, without the sweeps; controls first."""
+    shown = [one for one in analysis.conditions if one.findings and not is_sweep(one.findings)]
+    return sorted(shown, key=lambda one: not (one.judgement and one.judgement.control))
+
+
+def _forest(analysis: Analysis) -> Figure | None:
+    spreads = []
+    for one in _shown(analysis):
+        judgement, spread = judge(one.findings), find(one.findings, "phase_sd")
+        if spread is not None and spread.value is not None:
+            spreads.append((one.name, judgement.control, judgement.state, spread))
     return spread_forest("forest", spreads) if spreads else None
 
 
-def _curve(condition: Condition, findings: Iterable[Finding], rate: str, stride: int | None) -> Curve | None:
+def _curve(condition: Condition, findings: Sequence[Finding], rate: str, stride: int | None) -> Curve | None:
     """The accuracies by phase or residue at that stride, if every one of them is there."""
     rates = sorted(
         (f for f in findings if f.name == rate and f.outcome == "accuracy" and stride in (None, f.stride)),
         key=lambda f: f.residue or 0,
     )
-    whole = (
-        rates
-        and [f.residue for f in rates] == list(range(len(rates)))
-        and all(f.value is not None for f in rates)
-    )
-    return Curve(condition.name, _kind(condition), rates) if whole else None
+    whole = rates and [f.residue for f in rates] == list(range(len(rates)))
+    if not whole or any(f.value is None for f in rates):
+        return None
+    return Curve.of_findings(condition.name, _kind(condition), rates)
 
 
-def _kind(condition: Condition) -> Literal["condition", "control"]:
+def _kind(condition: Condition) -> Kind:
     return "control" if condition.control else "condition"
 
 
-def _section(
-    key: str,
-    condition: Condition,
-    own: list[Finding],
-    measured: dict[str, Condition],
-    grouped: dict[str, list[Finding]],
-) -> dict[str, Any]:
-    judgement = judge(own)
-    period = found_period(own)
-    figures = []
-    if curve := _curve(condition, own, "phase_rate", condition.fold):
-        control = condition.control_among(measured.values())
-        beside = _curve(control, grouped[control.name], "phase_rate", condition.fold) if control else None
+def _figures(key: str, one: ConditionAnalysis, analysis: Analysis) -> list[Figure]:
+    """Accuracy by phase beside the control, by residue with the period, and of every context."""
+    condition, figures = one.condition, []
+    if curve := _curve(condition, one.findings, "phase_rate", condition.fold):
+        control = condition.control_among(other.condition for other in analysis.conditions)
+        found = analysis[control.name].findings if control else ()
+        beside = _curve(control, found, "phase_rate", condition.fold) if control else None
         figures.append(phase_curve(f"{key}-phase", curve, beside, condition.coordinate))
-    if curve := _curve(condition, own, "residue_rate", None):
+    if curve := _curve(condition, one.findings, "residue_rate", None):
+        period = judge(one.findings).period
         figures.append(residue_bars(f"{key}-residue", curve, period, condition.coordinate))
-    shares = context_shares(condition)
+    shares = one.context_shares()
     if shares.size:
-        figures.append(
-            context_dots(f"{key}-contexts", condition.name, _kind(condition), shares, condition.coordinate)
-        )
+        drawn = context_dots(f"{key}-contexts", one.name, _kind(condition), shares, condition.coordinate)
+        figures.append(drawn)
+    return figures
+
+
+def _section(key: str, one: ConditionAnalysis, analysis: Analysis) -> dict[str, Any]:
+    judgement = judge(one.findings)
     return {
         "key": key,
-        "name": plain(condition.name, 120),
+        "name": plain(one.name, 120),
         "control": judgement.control,
         "state": judgement.state,
-        "tag": f"{'control, ' if judgement.control else ''}{STATES[judgement.state]}",
-        "sentence": judgement.sentence,
-        "numbers": _numbers(own),
-        "figures": figures,
+        "tag": ("control, " if judgement.control else "") + STATES[judgement.state],
+        "sentence": sentence(one.findings),
+        "numbers": _numbers(one.findings),
+        "figures": _figures(key, one, analysis),
     }
 
 
-def context_shares(condition: Condition) -> npt.NDArray[np.float64]:
-    """Accuracy of every context at every phase of the condition's fold.
-
-    Returns:
-        shape [contexts, phases]; contexts that miss a phase are left out.
-    """
-    if not condition.observations:
-        return np.empty((0, 0))
-    _, context = np.unique([o.cluster for o in condition.observations], return_inverse=True)
-    phase = np.array([condition.position(o) % condition.fold for o in condition.observations])
-    cell = context * condition.fold + phase
-    cells = (int(context.max()) + 1) * condition.fold
-    counts = np.bincount(cell, minlength=cells).reshape(-1, condition.fold)
-    right = np.bincount(cell, [o.score for o in condition.observations], cells).reshape(-1, condition.fold)
-    whole = (counts > 0).all(axis=1)
-    shares: npt.NDArray[np.float64] = right[whole] / counts[whole]
-    return shares
-
-
-TERMS = (
+TERMS: tuple[tuple[str, str, Outcome], ...] = (
     ("Mean accuracy", "mean_accuracy", "accuracy"),
     ("Mean accuracy among the candidates", "mean_accuracy", "candidate_accuracy"),
     ("Worst residue", "worst_residue", "accuracy"),
@@ -172,19 +136,17 @@ TERMS = (
 """What a condition's key numbers are called, and the findings and outcomes that they are."""
 
 
-def _numbers(own: list[Finding]) -> list[tuple[str, str, str]]:
+def _numbers(own: Sequence[Finding]) -> list[tuple[str, str, str]]:
     """Term, number and note for each key number that was found."""
     terms = [(term, find(own, name, outcome)) for term, name, outcome in TERMS]
-    found = [(term, finding) for term, finding in terms if finding is not None]
-    return [(term, _shown(finding, own), _note(finding, own)) for term, finding in found]
+    return [(term, _number(found, own), _note(found, own)) for term, found in terms if found is not None]
 
 
-def _shown(finding: Finding, own: list[Finding]) -> str:
+def _number(finding: Finding, own: Sequence[Finding]) -> str:
     if finding.name == "period":
-        return str(found_period(own) or "none")
+        return str(judge(own).period or "none")
     if finding.name in ("phase_test", "paired_test"):
-        p = corrected(finding)
-        return "–" if p is None else p_words(p)
+        return p_of(finding)
     if finding.name in ("mean_accuracy", "worst_residue") and finding.value is not None:
         ends = finding.low is not None and finding.high is not None
         interval = f" [{100 * (finding.low or 0):.1f}, {100 * (finding.high or 0):.1f}]" if ends else ""
@@ -192,7 +154,7 @@ def _shown(finding: Finding, own: list[Finding]) -> str:
     return interval_words(finding, unit="")
 
 
-def _note(finding: Finding, own: list[Finding]) -> str:
+def _note(finding: Finding, own: Sequence[Finding]) -> str:
     """What a number needs beside it to be read rightly."""
     if finding.name == "worst_residue" and finding.residue is not None:
         return f"residue {finding.residue} mod {finding.stride}, picked on other contexts"
@@ -202,47 +164,25 @@ def _note(finding: Finding, own: list[Finding]) -> str:
         mean, high = points(finding.detail["null_mean"]), points(finding.detail["null_95"])
         return f"by chance alone {mean} on average, and above {high} one time in twenty"
     if finding.name == "period":
-        unknown = "a control has none of its own" if is_control(own) else "the model’s own is not known"
+        unknown = "a control has none of its own" if judge(own).control else "the model’s own is not known"
         expected = unknown if finding.expected is None else f"the model’s own is {finding.expected}"
-        p = corrected(finding)
-        return expected if p is None else f"{expected}; any period at all: {p_words(p)}"
+        return expected if finding.p_value is None else f"{expected}; any period at all: {p_of(finding)}"
     return f"phases mod {finding.stride}" if finding.name == "phase_test" else ""
-
-
-_FINDING_COLUMNS = (
-    "Condition",
-    "Finding",
-    "Outcome",
-    "Mod",
-    "Value",
-    "Low",
-    "High",
-    "p",
-    "p, corrected",
-    "Blocks",
-    "Contexts",
-)
 
 
 def _finding_row(finding: Finding) -> tuple[str, ...]:
     def shown(value: float | None) -> str:
-        if value is None:
-            return "none" if finding.name == "period" else "–"
         if finding.name == "period":
-            return str(int(value))
+            return "none" if value is None else str(int(value))
+        if value is None:
+            return "–"
         return number(value if finding.outcome == "logprob" else 100 * value, 2)
 
-    holm = finding.detail.get("p_holm")
+    ends = ("–" if end is None else shown(end) for end in (finding.low, finding.high))
+    p = ("–" if p is None else f"{p:.4f}" for p in (finding.p_value, finding.detail.get("p_holm")))
+    stride = "–" if finding.stride is None else str(finding.stride)
+    counts = (str(finding.n_blocks), str(finding.n_clusters))
     return (
-        plain(finding.condition),
-        finding.name,
-        finding.outcome,
-        "–" if finding.stride is None else str(finding.stride),
-        shown(finding.value),
-        "–" if finding.low is None else shown(finding.low),
-        "–" if finding.high is None else shown(finding.high),
-        "–" if finding.p_value is None else f"{finding.p_value:.4f}",
-        "–" if holm is None else f"{holm:.4f}",
-        str(finding.n_blocks),
-        str(finding.n_clusters),
+        *(plain(finding.condition), finding.name, finding.outcome, stride, shown(finding.value)),
+        *(*ends, *p, *counts),
     )

@@ -115,21 +115,42 @@ class Frame:
         """One point per column."""
         return [(self.x(column), self.y(share)) for column, share in enumerate(shares)]
 
-    def axes(self) -> Markup:
-        """Grid lines at each quarter, their percent labels, and the columns' numbers."""
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height of the view box."""
+        return self.width, self.height
+
+    def bar(self, column: float, share: float, class_: str) -> Markup:
+        """A bar from the floor to a share."""
+        x, half = self.x(column), 0.34 * self.step
+        return box(x - half, self.y(share), x + half, self.y(0), class_)
+
+    def whisker(self, column: float, low: float, high: float) -> Markup:
+        """An interval as an upright line."""
+        return line((self.x(column), self.y(low)), (self.x(column), self.y(high)), "whisker")
+
+    def level(self, share: float, class_: str) -> Markup:
+        """A line over the whole width."""
+        return line((self.left, self.y(share)), (self.width - self.right, self.y(share)), class_)
+
+    def axes(self, labels: Sequence[str] = ("0 %", "25 %", "50 %", "75 %", "100 %")) -> Markup:
+        """Grid lines at equal distances, their labels from the floor up, and the columns' numbers."""
         parts = []
-        for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-            height = self.y(share)
-            parts.append(
-                line((self.left, height), (self.width - self.right, height), "grid" if share else "axis")
-            )
-            parts.append(text(self.left - 7, height + 4.5, f"{100 * share:.0f} %", "tick", "end"))
-        every = 1
-        while self.columns > 12 * every:
-            every *= 2
-        for column in range(0, self.columns, every):
+        for index, label in enumerate(labels):
+            share = index / (len(labels) - 1)
+            parts.append(self.level(share, "grid" if index else "axis"))
+            parts.append(text(self.left - 7, self.y(share) + 4.5, label, "tick", "end"))
+        for column in range(0, self.columns, spacing(self.columns)):
             words = self.ticks[column] if self.ticks else str(column)
             parts.append(text(self.x(column), self.height - self.bottom + 18, words, "tick"))
         middle = (self.left + self.width - self.right) / 2
         parts.append(text(middle, self.height - 7, self.label, "axis-name"))
         return Markup("").join(parts)
+
+
+def spacing(columns: int, most: int = 12) -> int:
+    """Every how many columns a number stands, so that there are at most so many: a power of two."""
+    every = 1
+    while columns > most * every:
+        every *= 2
+    return every

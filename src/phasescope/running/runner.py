@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from ..backends import Backend, BackendSpec
 from ..errors import UsageError
 from ..files import ObservationLog, alone, dump_json, find_log, write_atomic
 from ..protocols import Batch, Protocol
-from ..records import Dropped, NoReply, Observation, Reply, Trial
+from ..records import Dropped, NoReply, Observation, Reply, Trial, count_reasons
 from ..runs import ConditionDescription, RunDescription, read_description
 from ..text.synthetic import RetrievalVocabulary
 from . import Engine, Introduction, Job, Local
@@ -142,11 +142,6 @@ def _answer(
     for name, every in lost.items():
         if every:
             raise UsageError(f"{_all_lost(name, every)}; measure into another folder")
-
-
-def count_reasons(dropped: Iterable[str]) -> str:
-    """Reasons with how often they occur, the commonest first."""
-    return ", ".join(f"{reason} ({count:,})" for reason, count in Counter(dropped).most_common())
 
 
 def _count_lost(

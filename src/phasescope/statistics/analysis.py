@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import UsageError
 from ..records import Finding, Observation
+from .correction import SIGNIFICANT
 from .fold import Fold, fold_table, identified_fold, mean_rate, phase_effects, phase_rates, within_blocks
 from .intervals import Estimate, Rates, clustered_t, clustered_wilson, wilson
 from .paired import paired_test
@@ -18,9 +19,6 @@ from .permutation import permutation_p, permuted_sums, quadratic_form
 from .phase_effect import phase_sd, smallest_effect
 from .split_half import LOWEST, WIDEST, split_half
 from .table import Coordinate, Outcome, Table, tabulate
-
-LEVEL = 0.05
-"""Of the tests whose power is told."""
 
 METHODS = {
     "mean_accuracy": "share of right answers; Wilson's interval at the effective number of trials over "
@@ -81,30 +79,7 @@ def analyse(
     Raises:
         UsageError: if the observations are of several conditions, or nothing can be compared.
     """
-    return findings_of(
-        tabulate(observations),
-        stride=stride,
-        fold=fold,
-        residues=residues,
-        candidates=candidates,
-        coordinate=coordinate,
-        rng=rng,
-        draws=draws,
-    )
-
-
-def findings_of(
-    table: Table,
-    *,
-    stride: int | None,
-    fold: int | None = None,
-    residues: int = 24,
-    candidates: Sequence[int] | None = None,
-    coordinate: Coordinate = "source",
-    rng: np.random.Generator,
-    draws: int = 2000,
-) -> list[Finding]:
-    """As `analyse`, of a table."""
+    table = tabulate(observations)
     modulus = fold or stride
     if modulus is None or min(modulus, stride or 2, residues, *(candidates or ())) < 2:
         raise UsageError(
@@ -189,7 +164,7 @@ def _core(view: _View, outcome: Outcome, strides: Sequence[int]) -> Iterator[Fin
     p_value = permutation_p(quadratic_form(sum_DS, view.design.inverse_SS))
     yield view.at_fold("phase_test", outcome, Estimate(None), p_value=p_value, detail={"draws": view.draws})
     found = find_period(view.table, outcome, view.coordinate, strides, view.rng, view.draws)
-    yield _period(view, outcome, found, _smallest(view, outcome, LEVEL / max(len(found.tested), 1)))
+    yield _period(view, outcome, found, _smallest(view, outcome, SIGNIFICANT / max(len(found.tested), 1)))
 
 
 def _period(view: _View, outcome: Outcome, found: Period, smallest: float | None) -> Finding:
@@ -215,13 +190,13 @@ def _further(view: _View) -> Iterator[Finding]:
     paired = paired_test(view.table, "accuracy", plain, view.rng, view.draws)
     detail = {"test": paired.name, "statistic": paired.statistic, "df": paired.df, "p_chi2": paired.p_chi2}
     yield view.at_fold("paired_test", "accuracy", Estimate(None), p_value=paired.p_value, detail=detail)
-    smallest = _smallest(view, "accuracy", LEVEL)
+    smallest = _smallest(view, "accuracy", SIGNIFICANT)
     phases = len(view.design.phase_S)
     drop = None if smallest is None else float(smallest * phases / np.sqrt(phases - 1))
     detail = {
         "single_phase_drop": drop,
         "power": 0.8,
-        "level": LEVEL,
+        "level": SIGNIFICANT,
         "dropped_blocks": view.table.dropped_blocks,
     }
     yield view.at_fold("smallest_detectable_effect", "accuracy", Estimate(smallest), detail=detail)

@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+from scipy import stats
 
 from ..records import Finding
 from .table import Floats
 
+SIGNIFICANT = 0.05
+"""The level of every test: a p below it, corrected where several are compared, counts."""
 Method = Literal["holm", "bh"]
 COMPARED = ("phase_test", "paired_test", "period")
 """Findings whose p-values are compared across conditions."""
@@ -22,8 +25,9 @@ def holm(p: Floats) -> Floats:
     Source: Holm 1979, Scandinavian Journal of Statistics 6, 65–70.
     """
     order = np.argsort(p, kind="stable")
-    raised = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    return _unsorted(np.minimum(raised, 1.0), order)
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    return adjusted
 
 
 def benjamini_hochberg(p: Floats) -> Floats:
@@ -31,15 +35,8 @@ def benjamini_hochberg(p: Floats) -> Floats:
 
     Source: Benjamini and Hochberg 1995, Journal of the Royal Statistical Society B 57, 289–300.
     """
-    order = np.argsort(p, kind="stable")
-    scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
-    return _unsorted(np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0), order)
-
-
-def _unsorted(values: Floats, order: np.ndarray) -> Floats:
-    result = np.empty_like(values)
-    result[order] = values
-    return result
+    adjusted: Floats = stats.false_discovery_control(p, method="bh")
+    return adjusted
 
 
 def correct(findings: Sequence[Finding], method: Method = "holm") -> list[Finding]:

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from .correction import SIGNIFICANT
 from .fold import DEGREE, Fold, centred, each_cluster, fold_table, inverse, trend_basis, within_blocks
 from .permutation import permutation_p, permuted_sums, quadratic_form
 from .table import Coordinate, Floats, Outcome, Table
 
 CANDIDATES = (*range(2, 17), 32, 64, 128)
 """Strides that are looked for besides the model's own."""
-SIGNIFICANT = 0.05
-"""Global p up to which there is a period."""
 IMPROVES = 0.01
 """p up to which a multiple improves on a stride: as often a false alarm names the multiple of a true period."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, stats
 
+from .correction import SIGNIFICANT
 from .intervals import Estimate, Rates, t_quantile
 from .table import Floats
 
@@ -112,7 +113,7 @@ def phase_sd(effects: Rates) -> Estimate:
     return Estimate(value, low, high)
 
 
-def smallest_effect(effects: Rates, level: float = 0.05, power: float = 0.8) -> float | None:
+def smallest_effect(effects: Rates, level: float = SIGNIFICANT, power: float = 0.8) -> float | None:
     """Phase SD that the phase test would have found with 80 % power, from the noise that was measured.
 
     The sum of squares over tr V, times the effective number of contrasts d, is taken as F(d, ν·d), with
@@ -132,7 +133,7 @@ def smallest_effect(effects: Rates, level: float = 0.05, power: float = 0.8) -> 
     return detectable(noise_of(effects), len(effects.rate_R), level, power)
 
 
-def detectable(noise: Noise, phases: int, level: float = 0.05, power: float = 0.8) -> float:
+def detectable(noise: Noise, phases: int, level: float = SIGNIFICANT, power: float = 0.8) -> float:
     """Phase SD that the phase test finds with that power, under that noise; see `smallest_effect`."""
     d, df = noise.dimensions, noise.clusters_df * noise.dimensions
     critical = stats.f.isf(level, d, df)
@@ -140,7 +141,7 @@ def detectable(noise: Noise, phases: int, level: float = 0.05, power: float = 0.
     return float(np.sqrt(shift * noise.trace / d / phases))
 
 
-def power_at(phase_sd: float, noise: Noise, phases: int, level: float = 0.05) -> float:
+def power_at(phase_sd: float, noise: Noise, phases: int, level: float = SIGNIFICANT) -> float:
     """Probability that the phase test finds an effect of that SD, under that noise; see `smallest_effect`."""
     d, df = noise.dimensions, noise.clusters_df * noise.dimensions
     shift = d * phases * phase_sd**2 / noise.trace

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from ..errors import UsageError
-from ..files import dump_json, read_json, write_atomic
+from ..files import dump_json, read_record, write_atomic
 from ..records import Finding, Record
+from .verdict import find, judge
+
+Share = Annotated[float, Field(ge=0, le=1)]
 
 TOLERANCE = 0.05
 """A phase counts as strong if its accuracy is at most this far below the best phase's."""
@@ -25,20 +28,20 @@ class Profile(Record):
         stride: tokens after which the curve repeats.
         accuracy: per phase, 0 to stride − 1.
         low, high: 95 % intervals of the same.
-        sensitive: whether the data show an effect of the phase: the phase SD's interval excludes 0 and the
-            period that the data name is the stride. Where they don't, no phase is stronger than another.
+        sensitive: whether the condition was judged phase-sensitive with the stride as its period. Where it was
+            not, no phase is stronger than another.
         n_blocks, n_clusters: what the numbers rest on.
     """
 
     v: Literal[1] = 1
-    condition: str
+    condition: str = Field(validation_alias=AliasChoices("condition", "arm"))
     stride: int = Field(ge=1)
-    accuracy: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+    accuracy: tuple[Share, ...]
+    low: tuple[Share, ...]
+    high: tuple[Share, ...]
     sensitive: bool
-    n_blocks: int
-    n_clusters: int
+    n_blocks: int = Field(ge=0)
+    n_clusters: int = Field(ge=0)
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -49,22 +52,25 @@ class Profile(Record):
     @classmethod
     def from_findings(cls, condition: str, findings: Iterable[Finding]) -> Self | None:
         """The profile that a condition's findings amount to; None where a phase was not visited."""
-        own = [one for one in findings if one.condition == condition and one.outcome == "accuracy"]
-        named = {one.name: one for one in own}
-        spread, period = named.get("phase_sd"), named.get("period")
+        own = [one for one in findings if one.condition == condition]
+        spread = find(own, "phase_sd")
         if spread is None or spread.stride is None or spread.coordinate != "source":
             return None
-        rates = {one.residue: one for one in own if one.name == "phase_rate" and one.stride == spread.stride}
+        rates = {
+            one.residue: one
+            for one in own
+            if (one.name, one.outcome, one.stride) == ("phase_rate", "accuracy", spread.stride)
+        }
         if set(rates) != set(range(spread.stride)):
             return None
-        ordered = [rates[phase] for phase in range(spread.stride)]
+        ordered, judgement = [rates[phase] for phase in range(spread.stride)], judge(own)
         return cls(
             condition=condition,
             stride=spread.stride,
             accuracy=tuple(one.value or 0.0 for one in ordered),
             low=tuple(one.low if one.low is not None else 0.0 for one in ordered),
             high=tuple(one.high if one.high is not None else 1.0 for one in ordered),
-            sensitive=bool(spread.low and spread.low > 0 and period and period.value == spread.stride),
+            sensitive=judgement.state == "sensitive" and judgement.period == spread.stride,
             n_blocks=spread.n_blocks,
             n_clusters=spread.n_clusters,
         )
@@ -75,6 +81,10 @@ class Profile(Record):
             return tuple(range(self.stride))
         least = max(self.accuracy) - tolerance
         return tuple(phase for phase, rate in enumerate(self.accuracy) if rate >= least)
+
+
+class _ProfileFile(Record):
+    profiles: tuple[Profile, ...]
 
 
 def write_profiles(path: Path, profiles: Sequence[Profile]) -> None:
@@ -97,12 +107,7 @@ def read_profile(path: Path, condition: str | None = None) -> Profile:
         raise UsageError(
             f"no profile at {path}: run `phasescope report RUN` first, it writes RUN/profile.json"
         )
-    content = read_json(file)
-    listed = content.get("profiles") if isinstance(content, dict) else None
-    if not isinstance(listed, list):
-        raise UsageError(f"{file} holds no profiles; give a profile.json that `report` wrote")
-    profiles = [Profile.checked(**entry) for entry in listed]
-    return _chosen(profiles, condition, file)
+    return _chosen(read_record(file, _ProfileFile).profiles, condition, file)
 
 
 def _chosen(profiles: Sequence[Profile], condition: str | None, file: Path) -> Profile:

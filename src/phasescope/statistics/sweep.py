@@ -15,12 +15,12 @@ from scipy import optimize, stats
 
 from ..errors import UsageError
 from ..records import Finding, Observation
+from .correction import SIGNIFICANT
 from .fold import fold_table, trend_basis, within_blocks
 from .intervals import wilson
 from .period import CANDIDATES, find_period
 from .table import Coordinate, Ints, Outcome, Table, tabulate
 
-LEVEL = 0.05
 POWER = 0.8
 METHODS = {
     "sweep_mean": "mean over all trials; no interval, as the lengths are chosen, not drawn",
@@ -263,7 +263,7 @@ def _smallest(
         if d < 1 or e < 1:
             continue
         left_N = value_N - design.column_NS @ (design.inverse_SS @ (design.column_NS.T @ value_N))
-        critical = stats.f.isf(LEVEL / len(strides), d, e)
+        critical = stats.f.isf(SIGNIFICANT / len(strides), d, e)
         reach = 1e6
         if stats.ncf.sf(critical, d, e, reach) < POWER:
             continue

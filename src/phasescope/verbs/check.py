@@ -9,11 +9,11 @@ from typing import Any
 from .. import checking
 from ..catalog import BACKENDS
 from ..checking.cases import ENGINE_STRIDES
-from ..checking.effect import read_effect
 from ..checking.server import connected, require_rounding
 from ..checkpoints.grids import read_target
 from ..checkpoints.resolve import resolve
 from ..errors import UsageError
+from ..statistics.effect import read_effect
 from ..text.tokens import Tokenizer
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from phasescope.statistics.verdict import judge, number, plain, rows, state_of, verdict
+from phasescope.reporting.sentences import rows, sentence, verdict
+from phasescope.reporting.words import number, plain
+from phasescope.statistics.verdict import judge
 
 
 def test_a_period_and_an_interval_above_zero_make_an_condition_phase_sensitive(sensitive):
     """Its sentence gives the period, whose stride it is, the phase SD with interval, and the honest gap."""
-    said = judge(sensitive()).sentence.replace("\N{NO-BREAK SPACE}", " ")
+    said = sentence(sensitive()).replace("\N{NO-BREAK SPACE}", " ")
     assert judge(sensitive()).state == "sensitive"
     assert said.startswith(
         "w8s8 is phase-sensitive: recall repeats every 8 tokens, its own stride (p < 0.001)"
@@ -21,9 +23,7 @@ def test_a_period_and_an_interval_above_zero_make_an_condition_phase_sensitive(s
 def test_a_flat_condition_says_what_would_have_been_seen(flat):
     """Flat is a finding with a size, not the absence of one."""
     assert judge(flat()).state == "flat"
-    assert (
-        "is flat: a phase SD of 1.3 points would have been found four times in five" in judge(flat()).sentence
-    )
+    assert "is flat: a phase SD of 1.3 points would have been found four times in five" in sentence(flat())
 
 
 def _with_smallest(findings, value):
@@ -37,12 +37,12 @@ def test_silence_of_too_few_data_is_undecided_and_not_flat(flat):
     """Where it is not known how small an effect would have been seen, nothing is called flat."""
     few = _with_smallest(flat(), None)
     assert judge(few).state == "undecided"
-    assert "too few data to say how small an effect" in judge(few).sentence
+    assert "too few data to say how small an effect" in sentence(few)
 
 
 def test_answers_without_variation_claim_no_power(flat):
     """A control at 100 % would not have shown an effect of 0.0 points."""
-    said = judge(_with_smallest(flat(), 0.0)).sentence
+    said = sentence(_with_smallest(flat(), 0.0))
     assert "would show only in a harder task" in said
     assert "four times in five" not in said
 
@@ -51,12 +51,12 @@ def test_answers_without_variation_claim_no_power(flat):
 def test_a_flat_condition_at_the_floor_or_the_ceiling_says_so(flat, mean, said):
     """A model that recalls nothing is no even model."""
     found = [f.model_copy(update={"value": mean}) if f.name == "mean_accuracy" else f for f in flat()]
-    assert ("little room to differ" in judge(found).sentence) == said
+    assert ("little room to differ" in sentence(found)) == said
 
 
 def test_disagreeing_findings_are_undecided_with_both_sides_named(undecided):
     """The sentence gives the interval and the test that contradict each other."""
-    said = judge(undecided()).sentence.replace("\N{NO-BREAK SPACE}", " ")
+    said = sentence(undecided()).replace("\N{NO-BREAK SPACE}", " ")
     assert judge(undecided()).state == "undecided"
     assert "no period was found" in said
     assert "stride 8 gives p = 0.200" in said
@@ -67,8 +67,8 @@ def test_a_period_whose_phase_sd_may_be_zero_is_undecided(sensitive):
     """A test and an interval that disagree are not settled in favour of the louder one."""
     doubtful = [f.model_copy(update={"low": 0.0}) if f.name == "phase_sd" else f for f in sensitive()]
     assert judge(doubtful).state == "undecided"
-    assert "recall repeats every 8 tokens" in judge(doubtful).sentence
-    assert "includes 0" in judge(doubtful).sentence
+    assert "recall repeats every 8 tokens" in sentence(doubtful)
+    assert "includes 0" in sentence(doubtful)
 
 
 def test_without_an_interval_nothing_is_decided(sensitive):
@@ -76,8 +76,8 @@ def test_without_an_interval_nothing_is_decided(sensitive):
     bare = [
         f.model_copy(update={"low": None, "high": None}) if f.name == "phase_sd" else f for f in sensitive()
     ]
-    assert state_of(bare) == "undecided"
-    assert "too few contexts" in judge(bare).sentence
+    assert judge(bare).state == "undecided"
+    assert "too few contexts" in sentence(bare)
 
 
 def test_a_period_that_falls_to_the_correction_does_not_count(sensitive):
@@ -86,20 +86,20 @@ def test_a_period_that_falls_to_the_correction_does_not_count(sensitive):
         f.model_copy(update={"p_value": 0.02, "detail": {**f.detail, "p_holm": 0.12}}) if f.p_value else f
         for f in sensitive()
     ]
-    assert state_of(corrected) == "undecided"
-    assert rows(corrected)[0].period == "none (8)"
+    assert judge(corrected).state == "undecided"
+    assert rows(corrected)[0][-1] == "none (8)"
 
 
 def test_a_period_other_than_the_stride_is_said(sensitive):
     """Recall that repeats every 8 in a model of stride 4 is a warning, not a confirmation."""
     other = [f.model_copy(update={"expected": 4}) if f.name == "period" else f for f in sensitive()]
-    assert "every 8 tokens, though its own stride is 4" in judge(other).sentence
+    assert "every 8 tokens, though its own stride is 4" in sentence(other)
 
 
 def test_controls_come_first_and_a_flat_one_is_named(sensitive, flat, control):
     """Rows and sentence put the negative control where it is seen."""
     everything = [*sensitive(), *flat(), *control()]
-    assert [row.condition for row in rows(everything)] == ["full", "w8s8", "four-heads"]
+    assert [row[0] for row in rows(everything)] == ["full", "w8s8", "four-heads"]
     said = verdict(everything)
     assert said.startswith("1 of 2 tested conditions are phase-sensitive, most of all w8s8")
     assert "four-heads is flat" in said
@@ -110,7 +110,7 @@ def test_a_control_that_is_not_flat_spoils_the_verdict(sensitive):
     """An effect in the control may explain every other condition, and the sentence says so."""
     loud = [f.model_copy(update={"condition": "full", "expected": None}) for f in sensitive()]
     assert judge(loud).control
-    assert "NOT flat" in judge(loud).sentence
+    assert "NOT flat" in sentence(loud)
     assert "may explain the rest" in verdict([*sensitive(), *loud])
 
 
@@ -152,7 +152,7 @@ def test_a_finer_measure_is_told_where_accuracy_is_flat(flat):
             }.get(f.name)
         )
     ]
-    assert "log-probability, a finer measure, repeats every 8 tokens" in judge([*flat(), *finer]).sentence
+    assert "log-probability, a finer measure, repeats every 8 tokens" in sentence([*flat(), *finer])
 
 
 def test_names_lose_control_and_direction_characters():
@@ -165,3 +165,27 @@ def test_names_lose_control_and_direction_characters():
 def test_numbers_have_a_true_minus_and_no_negative_zero():
     """What rounds to nothing has no sign."""
     assert [number(value) for value in (-0.04, -1.25, 3.0)] == ["0.0", "−1.2", "3.0"]
+
+
+def test_silence_of_too_few_permutations_is_undecided_and_says_how_many_are_needed(flat):
+    """Over 3 conditions and 50 permutations the smallest corrected p is 0.059: nothing could be found."""
+    marks = {"draws": 50, "conditions_compared": 3}
+    few = [
+        f.model_copy(update={"detail": {**f.detail, **marks}}) if f.name == "period" else f for f in flat()
+    ]
+    assert (judge(few).state, judge(few).draws_needed) == ("undecided", 60)
+    assert "give --draws 60 or more" in sentence(few)
+    enough = [f.model_copy(update={"detail": {**f.detail, "draws": 60}}) for f in few]
+    assert (judge(enough).state, judge(enough).draws_needed) == ("flat", None)
+
+
+def test_a_p_at_its_floor_is_only_known_to_be_at_most_that(sensitive):
+    """Twelve conditions and 2,000 permutations give 0.006 at best, however strong the effect."""
+    marks = {"draws": 2000, "conditions_compared": 12, "p_holm": 12 / 2001}
+    found = [
+        f.model_copy(update={"p_value": 1 / 2001, "detail": {**f.detail, **marks}})
+        if f.name == "period"
+        else f
+        for f in sensitive()
+    ]
+    assert "p ≤ 0.006, 2,000 draws" in sentence(found).replace("\N{NO-BREAK SPACE}", " ")

@@ -7,9 +7,10 @@ import pytest
 
 from phasescope import UsageError, WindowGrid
 from phasescope.backends.planted import Planted
-from phasescope.checking.effect import read_effect
 from phasescope.protocols import InSequencePadding
 from phasescope.running.runner import Condition, run
+from phasescope.statistics.analyses import analyse_run
+from phasescope.statistics.effect import read_effect
 
 CURVES = {"steep": (0.9, 0.6, 0.6, 0.3), "flat": (0.6, 0.6, 0.6, 0.6)}
 
@@ -71,3 +72,11 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     """As everywhere."""
     with pytest.raises(UsageError, match=r"run\.json"):
         read_effect(tmp_path)
+
+
+def test_an_effect_is_corrected_over_all_conditions_of_the_run_as_the_report_does(folder: Path) -> None:
+    """With 20 permutations over two conditions no corrected p can be significant: 2 / 21 is above 0.05."""
+    few = read_effect(folder, condition="steep", draws=20)
+    assert (few.state, few.period) == ("undecided", None)
+    enough = read_effect(folder, condition="steep", draws=500)
+    assert enough.state == analyse_run([folder], draws=500)["steep"].judgement.state

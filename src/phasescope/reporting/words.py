@@ -1,0 +1,68 @@
+"""Numbers and names as sentences have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import plain as plain
+from ..records import Finding
+from ..statistics.verdict import State, corrected, is_floor
+
+STATES: dict[State, str] = {"sensitive": "phase-sensitive", "flat": "flat", "undecided": "undecided"}
+
+
+def number(value: float, digits: int = 1) -> str:
+    """A number with that many decimals, a true minus, and no minus before a zero."""
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+
+
+def points(share: float) -> str:
+    """A difference of shares in percentage points."""
+    return number(100 * share)
+
+
+def nats(value: float) -> str:
+    """A difference of log-probabilities."""
+    return number(value, 2)
+
+
+def percent(share: float) -> str:
+    """A share as a percentage."""
+    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
+
+
+def p_words(p: float, finding: Finding | None = None) -> str:
+    """A probability as papers write it; where no permutation came near, it is only known to be at most so large.
+
+    Args:
+        p: the probability, corrected or not.
+        finding: the test that it is of, where the number of its permutations is known.
+    """
+    if p < 0.001:
+        words = "p < 0.001"
+    elif finding is not None and is_floor(finding):
+        words = f"p ≤ {p:.3f}, {finding.detail['draws']:,} draws"
+    else:
+        words = f"p = {p:.3f}"
+    return words.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def p_of(test: Finding | None) -> str:
+    """The corrected p of a test, a dash without one."""
+    p = corrected(test)
+    return "–" if p is None else p_words(p, test)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a sentence lists them: a, b and c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def interval_words(finding: Finding, unit: str = "points") -> str:
+    """An estimate with its 95 % interval: accuracies in points, log-probabilities in their own unit."""
+    show = nats if finding.outcome == "logprob" else points
+    value = "–" if finding.value is None else show(finding.value)
+    ends = (
+        "" if finding.low is None or finding.high is None else f"[{show(finding.low)}, {show(finding.high)}]"
+    )
+    return "\N{NO-BREAK SPACE}".join(part for part in (value, unit, ends) if part)
