@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from phasescope.text.tokens import Tokenizer
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
+
+from phasescope.text.tokens import Tokenizer
 
 TEXT = [
     "the text below is the same as it was before and there is no need to look at this line",

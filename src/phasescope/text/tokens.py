@@ -18,7 +18,6 @@ from jinja2 import Template, TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-
 from tokenizers import Encoding
 from tokenizers import Tokenizer as FastTokenizer
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from phasescope import Reply, Trial, UsageError, WindowGrid
@@ -17,7 +18,6 @@ from phasescope.backends.transformers.load import folder_vocabulary
 from phasescope.errors import PhasescopeError
 from phasescope.protocols import InSequencePadding, PrefixPadding, QueryPadding
 from tests.builders.tiny_models import GRIDS, MODELS, SHAPE, VOCABULARY, deepseek_v4, ours, qwen3
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 TOLERANCE = 1e-4  # of a log-probability in float32
 
