@@ -1,11 +1,13 @@
-"""Descriptions of conditions and runs for tests that measure nothing."""
+"""Descriptions of conditions, and observations, for tests that measure nothing."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from phasescope import Observation
 from phasescope.runs import ConditionDescription
 
 
@@ -41,3 +43,26 @@ def described(
         | protocol,
     }
     return ConditionDescription.checked_json(json.dumps(facts))
+
+
+def observation(number: int) -> Observation:
+    """One of a row of different observations."""
+    return Observation(
+        condition="a",
+        trial=f"{number:016x}",
+        cluster="c0000",
+        block=f"c0000/k{number:03d}",
+        layout=number % 24,
+        source_position=number,
+        query_position=40,
+        prompt_tokens=41,
+        answer=3,
+        score=number % 2,
+        logprob=-0.1 * number,
+    )
+
+
+def without_digests(log: Path) -> bytes:
+    """The content of a log as version 0.1 would have written it."""
+    lines = log.read_bytes().splitlines(keepends=True)
+    return b"".join(line for line in lines if not line.startswith(b'{"batch":'))

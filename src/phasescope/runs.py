@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, AliasChoices, ConfigDict, Field, JsonValue, model_validator
 
 from .errors import UsageError, hide_passwords
-from .files import find_log, read_log, read_record
+from .files import read_record
 from .grid import RESIDUES, WIDEST, WindowGrid, common_stride
+from .logs import find_log, read_log
 from .records import Dropped, Name, Observation, Record, bounded
 
 RUN_SCHEMA: Literal[2] = 2

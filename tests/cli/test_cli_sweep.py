@@ -12,6 +12,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from phasescope.backends.transformers.backend import folder_vocabulary
 from phasescope.checkpoints import zoo
+from phasescope.logs import read_log
 from tests.builders.text_tokenizer import CHATML, save
 from tests.cli import in_process
 
@@ -74,10 +75,9 @@ def test_a_text_is_generated_and_scored_by_the_users_own_function(phasescope, fo
         "sweep", "p.txt", "--model", "model", *words, "--family", "line", *SIZES, "--out", "scored"
     )
     assert "score" in said
-    lines = (folder / "scored" / "observations.jsonl").read_text().splitlines()
-    for record in map(json.loads, lines):
-        assert record["score"] == float(len(record["text"]) < 5)
-        assert "logprob" not in record
+    for line in read_log(folder / "scored" / "observations.jsonl"):
+        assert line.score == float(len(line.text) < 5)
+        assert line.logprob is None
 
 
 def test_the_page_is_whole_and_escapes_what_models_and_users_say(phasescope, folder):

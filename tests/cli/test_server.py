@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from phasescope.logs import read_log
 from phasescope.runs import read_run
 from phasescope.testing.fake_server import FakeServer, Fault, Offers
 from phasescope.testing.fake_server.model import Hashed
@@ -105,7 +106,7 @@ def test_a_failing_server_ends_in_one_line_and_the_same_command_goes_on(
     assert len([line for line in said.splitlines() if line.startswith("phasescope: ")]) == 1
     assert "does not answer: status 500: out of luck" in said
     assert "the same command goes on from there" in said
-    assert len((tmp_path / "run" / "observations.jsonl").read_text().splitlines()) == 16
+    assert len(list(read_log(tmp_path / "run" / "observations.jsonl"))) == 16
 
 
 BAD: list[tuple[list[str], str]] = [
@@ -119,7 +120,7 @@ BAD: list[tuple[list[str], str]] = [
     ([*SERVER, "{url}"], "--tokenizer"),
     ([*SERVER, "{url}", "--tokenizer", "nowhere"], "no tokenizer at nowhere"),
     ([*SERVER, "{url}", "--tokenizer", "{folder}", "--grid", "8/4"], "write W8/S4"),
-    ([*SERVER, "{url}", "--tokenizer", "{folder}", "--grid", "W4/S0"], "at least 1"),
+    ([*SERVER, "{url}", "--tokenizer", "{folder}", "--grid", "W4/S0"], "1 to 1,048,576 tokens"),
     ([*SERVER, "{url}", "--tokenizer", "{folder}", "--concurrency", "0"], "concurrency"),
     ([*SERVER, "{url}", "--tokenizer", "{folder}", "--timeout", "0"], "timeout is 0"),
     ([*SERVER, "{url}", "--tokenizer", "{folder}", "--timeout", "nan"], "timeout is nan"),

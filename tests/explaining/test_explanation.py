@@ -15,6 +15,7 @@ from phasescope import UsageError
 from phasescope.backends.planted import Planted
 from phasescope.explaining.explanation import Explanation, Settings
 from phasescope.grid import WindowGrid
+from phasescope.logs import ObservationLog, read_log
 from phasescope.protocols import InSequencePadding
 from phasescope.reporting.explain_page import explain_page, explain_summary
 from phasescope.running.runner import Condition, run
@@ -93,12 +94,11 @@ def test_the_untouched_condition_answers_as_the_run_did(measured, tmp_path):
     """Trial by trial, the same log-probabilities as were measured."""
     explain(measured, tmp_path / "e")
     there = {o.trial: o for o in read_run(measured).observations[MODEL]}
-    lines = [json.loads(line) for line in (tmp_path / "e" / "observations.jsonl").read_text().splitlines()]
-    own = [line for line in lines if line["condition"] == "none"]
+    own = [line for line in read_log(tmp_path / "e" / "observations.jsonl") if line.condition == "none"]
     assert len(own) == 32 * 24
     for line in own:
-        assert line["logprob"] == pytest.approx(there[line["trial"]].logprob, abs=1e-4)
-        assert line["score"] == there[line["trial"]].score
+        assert line.logprob == pytest.approx(there[line.trial].logprob, abs=1e-4)
+        assert line.score == there[line.trial].score
 
 
 def test_a_control_is_explained_without_gates(measured, tmp_path):
@@ -191,9 +191,8 @@ def test_a_model_that_answers_otherwise_than_the_run_is_refused(measured, tmp_pa
     """The log is held against the model before anything is concluded."""
     shutil.copytree(measured, tmp_path / "run", ignore=shutil.ignore_patterns("explain"))
     log = tmp_path / "run" / "observations.jsonl"
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    for line in lines:
-        line["logprob"] -= 0.5
-    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    lines = [line.model_copy(update={"logprob": line.logprob - 0.5}) for line in read_log(log)]
+    log.unlink()
+    ObservationLog(log).append(lines)
     with pytest.raises(UsageError, match="answers otherwise"):
         explain(tmp_path / "run", tmp_path / "e")

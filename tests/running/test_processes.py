@@ -54,7 +54,7 @@ def test_an_error_in_a_worker_ends_the_run_and_another_engine_finishes_it(tmp_pa
         run(broken, tmp_path / "cut", 3, engine=Processes(2))
     assert "mortal.py" in "".join(caught.value.__notes__)
     kept = (tmp_path / "cut" / "observations.jsonl").read_bytes()
-    assert kept.count(b"\n") == (6 + 3) * 12
+    assert kept.count(b"\n") == (6 + 3) * (12 + 1)
     run(conditions(), tmp_path / "cut", seed=3)
     assert files(tmp_path / "cut") == files(tmp_path / "whole")
 

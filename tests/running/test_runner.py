@@ -15,11 +15,12 @@ import pytest
 
 from phasescope import Reply, Trial, UsageError, WindowGrid
 from phasescope.backends import Planted
-from phasescope.files import read_log
+from phasescope.logs import ObservationLog, read_log
 from phasescope.protocols import InSequencePadding, PrefixPadding, QueryPadding
 from phasescope.records import NoReply
 from phasescope.running.runner import Condition, observed, run
 from phasescope.runs import read_run
+from tests.descriptions import without_digests
 
 SMALL = {"pairs": 3, "contexts": 4}
 
@@ -200,10 +201,10 @@ def test_observations_of_other_trials_are_refused_with_both_digests(tmp_path: Pa
     """A log that was exchanged or edited is never continued."""
     run(conditions(), tmp_path, seed=3)
     path = tmp_path / "observations.jsonl"
-    lines = path.read_text().splitlines(keepends=True)
-    first, last = json.loads(lines[0])["trial"], json.loads(lines[1])["trial"]
-    path.write_text("".join([lines[1], lines[0], *lines[2:]]))
-    with pytest.raises(UsageError, match=f"trial .*{last}.*, the plan has .*{first}"):
+    lines = list(read_log(path))
+    path.unlink()
+    ObservationLog(path).append([lines[1], lines[0], *lines[2:]])
+    with pytest.raises(UsageError, match=f"trial .*{lines[1].trial}.*, the plan has .*{lines[0].trial}"):
         run(conditions(), tmp_path, seed=3)
 
 
@@ -244,7 +245,7 @@ def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
         read_run(tmp_path)
     run(conditions(), tmp_path, seed=3)
     path = tmp_path / "observations.jsonl"
-    path.write_text(path.read_text().replace('"condition":"gaps"', '"condition":"holes"'))
+    path.write_bytes(without_digests(path).replace(b'"condition":"gaps"', b'"condition":"holes"'))
     with pytest.raises(UsageError, match="names condition 'holes'"):
         read_run(tmp_path)
 

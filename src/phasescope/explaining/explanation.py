@@ -16,8 +16,9 @@ import numpy as np
 import torch
 
 from ..errors import UsageError
-from ..files import ObservationLog, dump_json, read_json, write_atomic
+from ..files import dump_json, read_json, write_atomic
 from ..grid import WindowGrid
+from ..logs import ObservationLog
 from ..protocols import Batch, Protocol
 from ..records import SCHEMA, Dropped, Observation, Reply, Trial
 from .ablation import Ablation

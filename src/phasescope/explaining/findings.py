@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import UsageError
-from ..files import read_log
 from ..grid import WindowGrid
+from ..logs import read_log
 from ..records import Dropped, Finding, Observation
 from ..statistics.fold import fold_table, phase_effects, phase_rates, trend_basis
 from ..statistics.intervals import clustered_wilson

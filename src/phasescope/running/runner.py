@@ -14,7 +14,8 @@ import numpy as np
 
 from ..backends import Backend, BackendSpec
 from ..errors import UsageError
-from ..files import ObservationLog, alone, dump_json, find_log, write_atomic
+from ..files import alone, dump_json, write_atomic, writing
+from ..logs import ObservationLog, compress, find_log
 from ..protocols import Batch, Protocol
 from ..records import Dropped, NoReply, Observation, Reply, Trial, count_reasons
 from ..runs import ConditionDescription, RunDescription, read_description
@@ -44,6 +45,7 @@ def run(
     report: Report = lambda done, total: None,
     engine: Engine | None = None,
     command: str | None = None,
+    compressed: bool = False,
 ) -> None:
     """Ask every condition its trials and log the observations; an interrupted run goes on where it stopped.
 
@@ -59,6 +61,7 @@ def run(
         report: told how far the run is.
         engine: who answers; by default this process, one batch after the other.
         command: the user's command line or call, for the report; passwords in addresses are left out.
+        compressed: pack the observations with zstd once all are there.
 
     Raises:
         UsageError: if the conditions are not usable together, the folder holds another run or is being written by
@@ -78,6 +81,8 @@ def run(
             _settle(out, RunDescription.now(described, seed, command))
             plan = planned(conditions, seed, [found.vocabulary for found in known])
             _answer(conditions, out, plan, report, answering)
+            if compressed:
+                compress(find_log(out))
 
 
 def observed(
@@ -215,5 +220,6 @@ def _check(known: Sequence[Observation | Dropped], condition: Condition, batch: 
 
 
 def _log_timing(out: Path, timing: dict[str, Any]) -> None:
-    with (out / "timings.jsonl").open("a", encoding="utf-8") as file:
+    path = out / "timings.jsonl"
+    with writing(path), path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(timing) + "\n")

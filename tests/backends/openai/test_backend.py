@@ -20,7 +20,7 @@ from phasescope import Observation, Reply, Trial, UsageError, WindowGrid
 from phasescope.backends import Planted
 from phasescope.backends.openai.backend import OpenAIBackend
 from phasescope.errors import PhasescopeError, ServerError
-from phasescope.files import read_log
+from phasescope.logs import read_log
 from phasescope.protocols import PrefixPadding
 from phasescope.records import Dropped, NoReply
 from phasescope.running.runner import Condition, run
@@ -209,7 +209,7 @@ def test_batches_that_were_finished_before_the_server_failed_stay(
         with pytest.raises(ServerError):
             run([Condition("a", asking, SMALL)], tmp_path, seed=5, report=report)
         first = (tmp_path / "observations.jsonl").read_bytes()
-        assert len(first.splitlines()) == BATCH
+        assert len(first.splitlines()) == 1 + BATCH
         server.fault = None
         again = backend(server)
         server.asked.clear()
