@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from research.results import page
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 KEPT = Path("results/small")
 
 
