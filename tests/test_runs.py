@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from phasescope import BrokenRecordError, UsageError, WindowGrid
 from phasescope.backends import Planted
+from phasescope.errors import PhasescopeError
 from phasescope.files import read_record
 from phasescope.protocols import InSequencePadding, PrefixPadding, described_protocol
+from phasescope.reporting import build_report
 from phasescope.running.runner import Condition, run
 from phasescope.runs import RunDescription, folds, read_description, read_run
-from tests.descriptions import described
+from phasescope.statistics.conditions import read_conditions
+from tests.descriptions import described, without_digests
 
 
 @pytest.fixture(scope="module")
@@ -165,3 +172,90 @@ def test_a_damaged_description_names_the_field(
     with pytest.raises(BrokenRecordError, match=message) as caught:
         read_run(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+HOSTILE: list[Any] = [
+    None,
+    "",
+    "4",
+    "a\u2028b\n" * 50,
+    -1,
+    0,
+    2**31,
+    2**63,
+    10**9,
+    10**400,
+    0.5,
+    1e308,
+    True,
+    [],
+    {},
+    [[]],
+    ["x"],
+    {"name": "x", "digest": "y"},
+    [{"width": 1, "stride": 2**20, "shift": 0}, {"width": 1, "stride": 2**20 - 1, "shift": 0}],
+]
+"""What a file may hold in the place of any value."""
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every container of a JSON value with each of its keys."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place for key, part in items for place in [(value, key), *places(part)]]
+
+
+def damage(facts: Any, draw: Any) -> None:
+    """Put something else into one place of a JSON value, or take it away."""
+    container, key = draw(st.sampled_from(places(facts)))
+    if isinstance(container, dict) and draw(st.integers(0, 4)) == 0:
+        del container[key]
+    else:
+        container[key] = draw(st.sampled_from(HOSTILE))
+
+
+def damaged(folder: Path, out: Path, data: st.DataObject) -> None:
+    """Copy a run with a few damages: in values of run.json, in values of an observation, or in bytes of either."""
+    facts = json.loads((folder / "run.json").read_text())
+    lines = [json.loads(line) for line in without_digests(folder / "observations.jsonl").splitlines()]
+    for _ in range(data.draw(st.integers(1, 3))):
+        damage(facts if data.draw(st.booleans()) else lines, data.draw)
+    files = {"run.json": json.dumps(facts).encode()}
+    files["observations.jsonl"] = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    if data.draw(st.integers(0, 2)) == 0:
+        name = data.draw(st.sampled_from(sorted(files)))
+        at = data.draw(st.integers(0, len(files[name])))
+        files[name] = files[name][:at] + data.draw(st.binary(max_size=9)) + files[name][at + 3 :]
+    for name, content in files.items():
+        (out / name).write_bytes(content)
+
+
+def survives(folder: Path, out: Path, data: st.DataObject, use: Callable[[Path], object]) -> None:
+    """Whatever is done with a damaged run ends well, or in one line."""
+    damaged(folder, out, data)
+    said = ""
+    try:
+        with np.errstate(all="ignore"):  # two contexts that agree have no variance
+            use(out)
+    except PhasescopeError as error:
+        said = str(error)
+    assert "\n" not in said
+    assert len(said) < 5000
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_damaged_run_is_read_or_refused_in_one_line(
+    folder: Path, tmp_path: Path, data: st.DataObject
+) -> None:
+    """Whatever a disk, an editor or another program made of it."""
+    survives(folder, tmp_path, data, lambda out: read_conditions([out]))
+
+
+@pytest.mark.slow
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_damaged_run_is_reported_or_refused_in_one_line(
+    folder: Path, tmp_path: Path, data: st.DataObject
+) -> None:
+    """Nothing that was let in stops the statistics and the page."""
+    survives(folder, tmp_path, data, lambda out: build_report([out], draws=9))

@@ -1,5 +1,6 @@
 """A corpus is plain tokenisation, split by the text of each document alone."""
 
+import threading
 from itertools import pairwise
 
 import numpy as np
@@ -151,14 +152,14 @@ def test_a_build_that_breaks_off_leaves_nothing_that_passes_for_a_corpus(tmp_pat
 
     with pytest.raises(OSError, match="the disk is gone"):
         build(broken(), tokenizer, tmp_path / "c", held_out=0.2)
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / ".c.part").mkdir()
-    (tmp_path / ".c.part" / "train.bin").write_bytes(b"half")
+    assert [path.name for path in (tmp_path / "c").iterdir()] == [".lock"]
+    (tmp_path / "c" / ".part").mkdir()
+    (tmp_path / "c" / ".part" / "train.bin").write_bytes(b"half")
     with pytest.raises(UsageError, match="no corpus at"):
         Corpus.open(tmp_path / "c")
-    (tmp_path / "c").mkdir()
     corpus = build(texts, tokenizer, tmp_path / "c", held_out=0.2)
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
+    assert not (tmp_path / "c" / ".part").exists()
     (corpus.folder / "train.bin").write_bytes(b"half")
     with pytest.raises(BrokenRecordError, match=r"train\.bin is not as long as"):
         Corpus.open(tmp_path / "c")
@@ -197,3 +198,28 @@ def test_what_cannot_be_built_is_one_line(tmp_path):
     (tmp_path / "c" / "corpus.json").write_text("[]")
     with pytest.raises(BrokenRecordError, match="holds no object"):
         Corpus.open(tmp_path / "c")
+
+
+def test_of_builds_that_race_for_a_folder_one_makes_the_corpus(tmp_path):
+    """The others are told so in one line, whichever comes first, and destroy nothing."""
+    tokenizer = made_tokenizer(WORDS)
+    told, start = [], threading.Barrier(3)
+
+    def race(folder, texts):
+        start.wait()
+        try:
+            build(texts, tokenizer, folder, held_out=0.2)
+        except UsageError as error:
+            told.append(str(error))
+
+    for number in range(10):
+        folder = tmp_path / str(number)
+        racers = [threading.Thread(target=race, args=(folder, documents(40 + n))) for n in range(3)]
+        for racer in racers:
+            racer.start()
+        for racer in racers:
+            racer.join()
+        assert Corpus.open(folder).facts.tokens["train"] > 0
+        assert len(told) == 2 * (number + 1)
+    known = ("is being written by another", "holds a corpus already", "holds files")
+    assert all(any(words in said for words in known) for said in told)

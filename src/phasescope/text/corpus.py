@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -18,7 +18,7 @@ from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from ..errors import BrokenRecordError, UsageError
-from ..files import dump_json, read_json, write_atomic
+from ..files import LOCK, alone, dump_json, read_json, write_atomic
 from ..records import Record
 from .tokens import Tokenizer
 
@@ -27,6 +27,7 @@ LEAST = 257  # every byte, and the end of text
 LEARN_DOCUMENTS, LEARN_CHARACTERS = 20_000, 200_000_000
 DOCUMENTS_AT_ONCE, CHARACTERS_AT_ONCE = 256, 4_000_000  # are tokenised together
 PARTS = ("train", "held_out")
+UNFINISHED = ".part"
 SPLIT = 1 << 16
 
 Ids = npt.NDArray[np.int64]
@@ -164,8 +165,8 @@ def build(
 
     Whether a document is held out depends on nothing but its own text, so that no order, and no text added
     later, moves a document from one part to the other; a text that occurs twice is kept once. Everything is
-    written beside `out` and moved there when it is whole. Only the digests of the documents seen so far, 32 bytes
-    each, take memory that grows with the text.
+    written within `out` by one process at a time, and is a corpus from the moment that it is whole. Only the
+    digests of the documents seen so far, 32 bytes each, take memory that grows with the text.
 
     Args:
         documents: streamed, once.
@@ -177,22 +178,20 @@ def build(
         report: told the tokens so far.
 
     Raises:
-        UsageError: if `out` holds files, a number is out of range, or there is too little text.
+        UsageError: if `out` holds files or is being written, a number is out of range, or there is too little text.
     """
     _check_place(out)
     if not 0 < held_out < 1:
         raise UsageError(f"held_out is {held_out}; give a share between 0 and 1")
     if most_tokens is not None and most_tokens < 1:
         raise UsageError(f"most_tokens is {most_tokens}; give at least 1")
-    texts = iter(documents)
     if isinstance(tokenizer, int):
         _check_size(tokenizer)
-        first = _first(texts)
-        tokenizer, texts = learn(first, tokenizer), chain(first, texts)
-    part = out.resolve().with_name(f".{out.resolve().name}.part")
-    shutil.rmtree(part, ignore_errors=True)  # what a kill left
-    part.mkdir(parents=True)
-    try:
+    texts = iter(documents)
+    with alone(out), _unfinished(out) as part:
+        if isinstance(tokenizer, int):
+            first = _first(texts)
+            tokenizer, texts = learn(first, tokenizer), chain(first, texts)
         facts = _pack(texts, tokenizer, part, held_out, most_tokens, report)
         if empty := [name for name in PARTS if not facts.tokens[name]]:
             raise UsageError(
@@ -200,12 +199,24 @@ def build(
                 "give more, cut long ones, or hold out another share"
             )
         _save_tokenizer(tokenizer, part)
-        write_atomic(part / "corpus.json", dump_json(facts.model_dump(mode="json")))
-        part.rename(out.resolve())
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+        for file in part.iterdir():
+            file.replace(out / file.name)
+        # Last, because a folder with it is a corpus.
+        write_atomic(out / "corpus.json", dump_json(facts.model_dump(mode="json")))
     return Corpus.open(out)
+
+
+@contextmanager
+def _unfinished(out: Path) -> Iterator[Path]:
+    """A folder within `out`, which this process has to itself, for what is not whole yet."""
+    _check_place(out)  # another process may have finished meanwhile
+    part = out / UNFINISHED
+    shutil.rmtree(part, ignore_errors=True)  # what a kill left
+    part.mkdir()
+    try:
+        yield part
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def learn(texts: Iterable[str], size: int) -> Tokenizer:
@@ -231,7 +242,7 @@ def _check_place(out: Path) -> None:
         raise UsageError(f"{out} is a file; name a folder that is not there yet")
     if (out / "corpus.json").exists():
         raise UsageError(f"{out} holds a corpus already; use another folder")
-    if out.is_dir() and any(out.iterdir()):
+    if out.is_dir() and any(file.name not in (LOCK, UNFINISHED) for file in out.iterdir()):
         raise UsageError(f"{out} holds files; name a folder that is empty or not there yet")
 
 
