@@ -94,7 +94,7 @@ BACKENDS = Table(
 ENGINES = Table(
     "engine",
     {
-        "local": "phasescope.running.local:Local",
+        "local": "phasescope.running.engine:Local",
         "processes": "phasescope.running.processes:Processes",
         "ray": "phasescope.running.ray:Ray",
     },

@@ -10,19 +10,20 @@ import hashlib
 import io
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import AliasChoices, Field, ValidationError
 
 from .errors import BrokenRecordError, UsageError
-from .files import temporary, writing
+from .files import read_bytes, temporary, writing
 from .records import Dropped, Name, Observation, Record, first_problem
 
 OBSERVATIONS = "observations.jsonl"
 COMPRESSED = "observations.jsonl.zst"
+TIMINGS = "timings.jsonl"
 LONGEST_LINE = 2**24
 """Bytes of the longest line that is read: an observation has a few hundred, and the text of an answer."""
 
@@ -42,6 +43,46 @@ class Batch(Record):
     batch: Name
     trials: int = Field(ge=1)
     digest: Name
+
+
+class Timing(Record):
+    """What a batch cost.
+
+    Attributes:
+        condition, cluster, trials: which batch, and how many trials it has.
+        seconds: that answering it took.
+        tokens: prompt tokens that were read.
+    """
+
+    condition: Name = Field(validation_alias=AliasChoices("condition", "arm"))
+    cluster: Name
+    trials: int = Field(ge=0)
+    seconds: float = Field(ge=0)
+    tokens: int = Field(ge=0, lt=2**63)
+
+
+def append_timing(folder: Path, timing: Timing) -> None:
+    """Write what a batch cost, in the only file that differs between two runs of the same thing."""
+    path = folder / TIMINGS
+    with writing(path), path.open("a", encoding="utf-8") as file:
+        file.write(timing.model_dump_json() + "\n")
+
+
+def read_timings(folder: Path) -> dict[str, list[Timing]]:
+    """What the batches of each condition cost; a batch that was measured twice counts as it was last.
+
+    A line that a kill left half written is passed over with the one that was appended to it.
+    """
+    path, last = folder / TIMINGS, dict[tuple[str, str], Timing]()
+    if path.is_file():
+        for line in read_bytes(path).split(b"\n"):
+            with suppress(ValidationError):
+                timing = Timing.model_validate_json(line)
+                last[timing.condition, timing.cluster] = timing
+    costs: dict[str, list[Timing]] = {}
+    for timing in last.values():
+        costs.setdefault(timing.condition, []).append(timing)
+    return costs
 
 
 def find_log(folder: Path) -> Path:

@@ -129,9 +129,9 @@ class ProtocolDescription(Open):
 
 
 class ConditionDescription(Record):
-    """One condition of a run: a backend under a protocol, by a name that is unique in the run."""
+    """One condition of a run: a backend under a protocol, by a name of one line that is unique in the run."""
 
-    name: Name
+    name: Annotated[Name, Field(min_length=1, pattern=r"^[^\p{Cc}\p{Zl}\p{Zp}]+$")]
     protocol: ProtocolDescription
     backend: ModelInfo
 

@@ -23,34 +23,34 @@ class Imagined(Pool):
     def __init__(self, workers: int, seed: int, fatal: float = 0.0, errs: Sequence[int] = ()) -> None:
         super().__init__(workers)
         self.rng, self.fatal, self.errs = np.random.default_rng(seed), fatal, errs
-        self.desks: dict[int, Call | None] = {}
-        self.hired = 0
+        self.places: dict[int, Call | None] = {}
+        self.started = 0
 
-    def hire(self, place: int) -> None:
-        assert place not in self.desks
-        self.desks[place] = None
-        self.hired += 1
+    def start_worker(self, place: int) -> None:
+        assert place not in self.places
+        self.places[place] = None
+        self.started += 1
 
-    def ask(self, place: int, call: Call) -> None:
-        assert self.desks[place] is None
-        self.desks[place] = call
+    def send(self, place: int, call: Call) -> None:
+        assert self.places[place] is None
+        self.places[place] = call
 
     def next(self) -> tuple[int, Outcome]:
-        place = int(self.rng.choice([place for place, call in self.desks.items() if call is not None]))
-        call = self.desks[place]
+        place = int(self.rng.choice([place for place, call in self.places.items() if call is not None]))
+        call = self.places[place]
         assert call is not None
         if call.packed is None:
-            self.desks[place] = None
+            self.places[place] = None
             return place, Done(Introduction({"number": call.number}, None))
         if self.rng.random() < self.fatal:
-            del self.desks[place]
+            del self.places[place]
             return place, Lost("killed")
-        self.desks[place] = None
+        self.places[place] = None
         token = int(unpack(call.packed)[0].prompt_ids[0])
         return place, Failed(KeyError(token)) if token in self.errs else Done((call.number, token))
 
     def close(self) -> None:
-        self.desks = {}
+        self.places = {}
 
 
 def jobs(count: int, taken: list[int]) -> Iterator[tuple[int, list[Trial]]]:
@@ -71,7 +71,7 @@ def test_answers_come_in_plan_order_though_workers_finish_in_any(workers: int, f
         assert answer == (turn % 2, turn)
         assert len(taken) <= turn + 1 + 2 * workers
     assert turn == 59
-    assert (pool.hired > workers) == bool(fatal)
+    assert (pool.started > workers) == bool(fatal)
 
 
 def test_a_batch_over_which_workers_keep_dying_is_given_up_in_one_line() -> None:

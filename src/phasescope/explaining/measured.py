@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -14,6 +13,7 @@ import numpy as np
 from ..backends.transformers.backend import TransformersBackend
 from ..checkpoints.resolve import resolve_measured
 from ..errors import UsageError
+from ..logs import read_timings
 from ..protocols import Batch, Protocol, described_protocol
 from ..records import Observation, Trial
 from ..runs import ConditionDescription, Run, read_run
@@ -144,15 +144,9 @@ class Measured:
 
     def tokens_per_second(self) -> float | None:
         """How fast the run was measured."""
-        try:
-            lines = (self.folder / "timings.jsonl").read_text(encoding="utf-8").split("\n")[:-1]
-            timings = [
-                timing for line in lines if (timing := json.loads(line))["condition"] == self.condition
-            ]
-            seconds = sum(timing["seconds"] for timing in timings)
-            return sum(timing["tokens"] for timing in timings) / seconds if seconds > 0 else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+        timings = read_timings(self.folder).get(self.condition, [])
+        seconds = sum(timing.seconds for timing in timings)
+        return sum(timing.tokens for timing in timings) / seconds if seconds > 0 else None
 
 
 def _chosen(run: Run, condition: str | None, folder: Path) -> ConditionDescription:

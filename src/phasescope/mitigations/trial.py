@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..backends import Backend
+from ..errors import UsageError
 from ..files import dump_json, write_atomic
+from ..logs import Timing, read_timings
 from ..mitigations.unequal_records import Records
 from ..protocols import Protocol
 from ..protocols.kv_retrieval import KVRetrieval
@@ -102,7 +102,7 @@ def outcomes(folder: Path, profile: Profile, seed: int) -> list[Outcome]:
     Raises:
         UsageError: if the folder holds no such run.
     """
-    run, costs = read_run(folder), _costs(folder / "timings.jsonl")
+    run, costs = read_run(folder), read_timings(folder)
     worst = int(np.argmin(profile.accuracy))
     found = []
     for without, with_ in PAIRS:
@@ -110,14 +110,14 @@ def outcomes(folder: Path, profile: Profile, seed: int) -> list[Outcome]:
             pair = run.observations[without], run.observations[with_]
             rng = np.random.default_rng([seed, *with_.encode()])
             comparison = compare(*pair, profile.stride, worst=worst, rng=rng)
-            plain, mended = costs[without], costs[with_]
+            plain, mitigated = (_cost(costs.get(name, [])) for name in (without, with_))
             found.append(
                 Outcome(
                     without,
                     with_,
                     comparison,
-                    tokens=mended["tokens"] / plain["tokens"],
-                    seconds=mended["seconds"] / plain["seconds"],
+                    tokens=mitigated[0] / plain[0],
+                    seconds=mitigated[1] / plain[1],
                     pads=_mean_tokens(run, with_) - _mean_tokens(run, without),
                 )
             )
@@ -130,19 +130,12 @@ def write_outcomes(path: Path, profile: Profile, found: Sequence[Outcome]) -> No
     write_atomic(path, dump_json({"profile": profile.model_dump(mode="json"), "outcomes": listed}))
 
 
-def _costs(path: Path) -> dict[str, dict[str, float]]:
-    """Seconds and tokens by condition; a batch that was measured twice counts as it was last."""
-    last: dict[tuple[str, str], dict[str, Any]] = {}
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            timing = json.loads(line)
-            last[timing["condition"], timing["cluster"]] = timing
-    sums: dict[str, dict[str, float]] = {}
-    for (condition, _), timing in last.items():
-        total = sums.setdefault(condition, {"seconds": 0.0, "tokens": 0.0})
-        for name in total:
-            total[name] += timing[name]
-    return sums
+def _cost(timings: Sequence[Timing]) -> tuple[int, float]:
+    """Tokens and seconds of one condition."""
+    tokens, seconds = sum(one.tokens for one in timings), sum(one.seconds for one in timings)
+    if not tokens or not seconds:
+        raise UsageError("timings.jsonl does not say what the conditions cost; measure into another folder")
+    return tokens, seconds
 
 
 def _mean_tokens(run: Run, condition: str) -> float:

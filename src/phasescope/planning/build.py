@@ -159,20 +159,20 @@ def plan_run(
     if not 0 < effect < 1 or not 0 <= budget < float("inf"):
         raise UsageError(f"effect {effect}, calibration of {budget} s; give a share below 1, and 0 s or more")
     guess, prices = guess or Guess(), prices or Prices()
-    desk = Dispatcher([condition.backend for condition in conditions])
+    dispatcher = Dispatcher([condition.backend for condition in conditions])
     known: list[Introduction] = []
     loading = 0.0
     for number, condition in enumerate(conditions):
         report(f"loading {condition.name}")
         started = time.perf_counter()
-        known.append(desk.introduce(number, condition.protocol.synthetic))
+        known.append(dispatcher.introduce(number, condition.protocol.synthetic))
         loading += time.perf_counter() - started
     counted = _count(conditions, seed, known, report)
     folding = folds([describe(one, found) for one, found in zip(conditions, known, strict=True)])
     plans = []
     for number, (condition, counts) in enumerate(zip(conditions, counted, strict=True)):
         started = time.perf_counter()
-        backend = desk.backend(number)
+        backend = dispatcher.backend(number)
         loading += time.perf_counter() - started  # as in the run, which also loads several models twice
         report(f"calibrating {condition.name}")
         pace = calibrate(backend, condition.protocol, counts.first, budget) if budget else None

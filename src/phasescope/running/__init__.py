@@ -4,4 +4,4 @@ from .engine import Answer as Answer
 from .engine import Engine as Engine
 from .engine import Introduction as Introduction
 from .engine import Job as Job
-from .local import Local as Local
+from .engine import Local as Local

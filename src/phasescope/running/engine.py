@@ -1,4 +1,4 @@
-"""What the runner asks of an engine, and the desk at which one process answers."""
+"""What the runner asks of an engine, and the engine of one process."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Engine(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of everything, whether finished or not."""
+        """Release everything, whether finished or not."""
 
 
 class Dispatcher:
@@ -108,3 +108,26 @@ class Dispatcher:
         started, tokens = time.perf_counter(), backend.tokens
         replies = backend.answer(trials)
         return Answer(replies, time.perf_counter() - started, backend.tokens - tokens)
+
+
+class Local(Engine):
+    """Answers here, one batch at a time."""
+
+    def __init__(self) -> None:
+        self._dispatcher = Dispatcher([])
+
+    def open(
+        self, backends: Sequence[Backend | BackendSpec], synthetic: Sequence[bool]
+    ) -> list[Introduction]:
+        """One is loaded after the other, and the last one kept."""
+        self._dispatcher = Dispatcher(backends)
+        return [self._dispatcher.introduce(number, needed) for number, needed in enumerate(synthetic)]
+
+    def answer(self, jobs: Iterable[Job]) -> Iterator[Answer]:
+        """One batch after the other."""
+        for number, trials in jobs:
+            yield self._dispatcher.answer(number, trials)
+
+    def close(self) -> None:
+        """Let go of the backends."""
+        self._dispatcher = Dispatcher([])

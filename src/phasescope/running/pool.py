@@ -1,4 +1,4 @@
-"""Several workers with a desk each: batches are dealt out, and answers come back in plan order."""
+"""Several workers: batches are dispatched to whoever is free, and answers come back in plan order."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .engine import Answer, Dispatcher, Engine, Introduction, Job
 from .wire import Packed, pack, unpack
 
 LIVES = 3
-"""Workers that may die over one batch, before it is taken to be its fault."""
+"""How many workers may die over one batch before the batch is blamed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a worker is asked of the backend of that number: replies to a batch, or else an introduction."""
+    """A request to a worker about one backend: to answer a batch or, without one, to introduce the backend."""
 
     number: int
     packed: Packed | None = None
@@ -37,14 +37,14 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A worker's error; the worker is still there."""
+    """The error of a worker that is still there."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A worker is gone, and what it was asked is still to be done."""
+    """A worker is gone, and its request is still open."""
 
     reason: str
 
@@ -52,21 +52,21 @@ class Lost:
 Outcome = Done | Failed | Lost
 
 
-def perform(desk: Dispatcher, call: Call) -> Done | Failed:
-    """Do what is asked, in the worker; an error becomes a value that can be sent."""
+def perform(dispatcher: Dispatcher, call: Call) -> Done | Failed:
+    """Carry out a request, in the worker; an error becomes a value that can be sent."""
     try:
         if call.packed is None:
-            return Done(desk.introduce(call.number, call.synthetic))
-        return Done(desk.answer(call.number, unpack(call.packed)))
+            return Done(dispatcher.introduce(call.number, call.synthetic))
+        return Done(dispatcher.answer(call.number, unpack(call.packed)))
     except Exception as error:
         return Failed(_sendable(error))
 
 
 class Pool(Engine):
-    """What engines with workers share: who gets which batch, and what happens when a worker dies.
+    """What engines with workers share: which worker gets which batch, and what happens when one dies.
 
-    At most two batches per worker are on their way: one that is answered, and one that is ready to be sent or
-    waits for an earlier one to be written. A batch whose worker dies is given to a new one.
+    At most two batches per worker are under way: one that is being answered, and one that is ready to be sent or
+    waits for an earlier one to be written. A batch whose worker dies goes to a new one.
 
     Args:
         workers: how many.
@@ -83,16 +83,16 @@ class Pool(Engine):
         self._number_of: list[int] = []
 
     @abstractmethod
-    def hire(self, place: int) -> None:
-        """Start the worker of that place, in which nobody is."""
+    def start_worker(self, place: int) -> None:
+        """Start the worker of an empty place."""
 
     @abstractmethod
-    def ask(self, place: int, call: Call) -> None:
+    def send(self, place: int, call: Call) -> None:
         """Send a call to a worker that has none."""
 
     @abstractmethod
     def next(self) -> tuple[int, Outcome]:
-        """Wait for some worker, and say what came of its call; a lost one leaves its place empty."""
+        """Wait for any worker, and return its place and its result; a lost worker leaves its place empty."""
 
     def open(
         self, backends: Sequence[Backend | BackendSpec], synthetic: Sequence[bool]
@@ -112,13 +112,13 @@ class Pool(Engine):
             self._number_of.append(number)
             needed[number] = needed.get(number, False) or with_ids
         for place in range(self.workers):
-            self.hire(place)
+            self.start_worker(place)
         # All at once, because loading a model takes its time.
         found = list(self._map(Call(number, synthetic=with_ids) for number, with_ids in needed.items()))
         return [found[number] for number in self._number_of]
 
     def answer(self, jobs: Iterable[Job]) -> Iterator[Answer]:
-        """Deal the batches to whoever is free."""
+        """Dispatch the batches to whoever is free."""
         return self._map(Call(self._number_of[number], pack(trials)) for number, trials in jobs)
 
     def _map(self, calls: Iterable[Call]) -> Iterator[Any]:
@@ -131,11 +131,11 @@ class Pool(Engine):
         while True:
             while len(ready) + len(busy) + len(done) < 2 * self.workers:
                 # A free worker gets its call before the next one is drawn and packed.
-                _deal(self, ready, free, busy)
+                _dispatch(self, ready, free, busy)
                 if (item := next(coming, None)) is None:
                     break
                 ready.append(item)
-            _deal(self, ready, free, busy)
+            _dispatch(self, ready, free, busy)
             if turn in done:
                 yield _value(done.pop(turn))
                 turn += 1
@@ -149,19 +149,19 @@ class Pool(Engine):
                 deaths[number] += 1
                 if deaths[number] >= LIVES:
                     raise UsageError(_hopeless(call, deaths[number], outcome))
-                self.hire(place)
+                self.start_worker(place)
                 ready.appendleft((number, call))
             else:
                 done[number] = outcome
 
 
-def _deal(
+def _dispatch(
     pool: Pool, ready: deque[tuple[int, Call]], free: deque[int], busy: dict[int, tuple[int, Call]]
 ) -> None:
     while ready and free:
         place = free.popleft()
         busy[place] = ready.popleft()
-        pool.ask(place, busy[place][1])
+        pool.send(place, busy[place][1])
 
 
 def _value(outcome: Done | Failed) -> Any:

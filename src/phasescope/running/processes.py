@@ -31,9 +31,9 @@ class Processes(Pool):
 
     def __init__(self, workers: int = 2) -> None:
         super().__init__(workers)
-        self._staff: dict[int, tuple[Any, Connection]] = {}
+        self._workers: dict[int, tuple[Any, Connection]] = {}
 
-    def hire(self, place: int) -> None:
+    def start_worker(self, place: int) -> None:
         """Start a process."""
         specs = [_placed(spec, place, self.workers) for spec in self.specs]
         ours, theirs = _SPAWN.Pipe()
@@ -45,50 +45,52 @@ class Processes(Pool):
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         theirs.close()
-        self._staff[place] = process, ours
+        self._workers[place] = process, ours
 
-    def ask(self, place: int, call: Call) -> None:
-        """Send it through the pipe; whether anybody is there to read it shows in `next`."""
+    def send(self, place: int, call: Call) -> None:
+        """Send it through the pipe; that the worker is gone shows in `next`."""
         try:
-            self._staff[place][1].send(call)
+            self._workers[place][1].send(call)
         except OSError:  # it died since; the pipe's end says so
             return
 
     def next(self) -> tuple[int, Outcome]:
-        """Whoever writes, or hangs up, first."""
-        places = {connection: place for place, (_, connection) in self._staff.items()}
+        """The first worker that answers or ends."""
+        places = {connection: place for place, (_, connection) in self._workers.items()}
         connection: Any = wait(list(places))[0]
         place = places[connection]
         try:
             outcome: Outcome = connection.recv()
         except (EOFError, OSError):
-            process, _ = self._staff.pop(place)
+            process, _ = self._workers.pop(place)
             connection.close()
             process.join()
             return place, Lost(_ending(process.exitcode))
         return place, outcome
 
     def close(self) -> None:
-        """Hang up, on which idle workers go; end those that are still busy, with what nobody waits for."""
-        for _, connection in self._staff.values():
+        """Close the pipes, so that idle workers end; end those that are still busy, whose answers nobody needs."""
+        for _, connection in self._workers.values():
             connection.close()
         deadline = time.monotonic() + PATIENCE
-        for process, _ in self._staff.values():
+        for process, _ in self._workers.values():
             process.join(max(0.0, deadline - time.monotonic()))
             process.terminate()
             process.join()
-        self._staff = {}
+        self._workers = {}
 
 
 def serve(connection: Connection, specs: Sequence[BackendSpec]) -> None:
-    """What a worker does until its employer hangs up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the employer, who then ends us
+    """What a worker does until the main process closes the pipe."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is for the main process, which then ends the workers
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the run has one of its own
-    desk = Dispatcher(specs)
+    dispatcher = Dispatcher(specs)
     while True:
         try:
             call = connection.recv()
-            connection.send(perform(desk, call))
+            connection.send(perform(dispatcher, call))
         except (EOFError, OSError):
             return
 

@@ -34,17 +34,17 @@ class Ray(Pool):
         self._actors: dict[int, Any] = {}
         self._waiting: dict[Any, int] = {}
 
-    def hire(self, place: int) -> None:
+    def start_worker(self, place: int) -> None:
         """Start an actor, and before the first one Ray."""
         if not self._ray.is_initialized():
             self._begin()
         gpus = float(any(str(spec.settings.get("device")).startswith("cuda") for spec in self.specs))
         if place not in self._actors:
             self._check_room(gpus)
-        actor = self._ray.remote(Clerk).options(num_cpus=1, num_gpus=gpus, max_restarts=0)
+        actor = self._ray.remote(Worker).options(num_cpus=1, num_gpus=gpus, max_restarts=0)
         self._actors[place] = actor.remote(self.specs)
 
-    def ask(self, place: int, call: Call) -> None:
+    def send(self, place: int, call: Call) -> None:
         """A remote call; the batch goes through Ray's object store."""
         self._waiting[self._actors[place].perform.remote(call)] = place
 
@@ -94,12 +94,12 @@ class Ray(Pool):
                 )
 
 
-class Clerk:
-    """The actor: a desk, and what it is asked."""
+class Worker:
+    """The actor: it carries out requests."""
 
     def __init__(self, specs: Any) -> None:
-        self._desk = Dispatcher(specs)
+        self._dispatcher = Dispatcher(specs)
 
     def perform(self, call: Call) -> Done | Failed:
         """As every worker does."""
-        return perform(self._desk, call)
+        return perform(self._dispatcher, call)

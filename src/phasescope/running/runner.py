@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..backends import Backend, BackendSpec
 from ..errors import UsageError
-from ..files import alone, dump_json, write_atomic, writing
-from ..logs import ObservationLog, compress, find_log
+from ..files import alone, dump_json, write_atomic
+from ..logs import ObservationLog, Timing, append_timing, compress, find_log
 from ..protocols import Batch, Protocol
 from ..records import Dropped, NoReply, Observation, Reply, Trial, count_reasons
 from ..runs import ConditionDescription, RunDescription, read_description
@@ -72,14 +70,14 @@ def run(
     if not names or len(set(names)) < len(names):
         raise UsageError(f"conditions are named {names}; give at least one, and each a name of its own")
     with closing(engine or Local()) as answering:
-        known = answering.open(
+        introductions = answering.open(
             [condition.backend for condition in conditions],
             [condition.protocol.synthetic for condition in conditions],
         )
         with alone(out):
-            described = [describe(one, found) for one, found in zip(conditions, known, strict=True)]
+            described = [describe(one, found) for one, found in zip(conditions, introductions, strict=True)]
             _settle(out, RunDescription.now(described, seed, command))
-            plan = planned(conditions, seed, [found.vocabulary for found in known])
+            plan = planned(conditions, seed, [found.vocabulary for found in introductions])
             _answer(conditions, out, plan, report, answering)
             if compressed:
                 compress(find_log(out))
@@ -122,14 +120,14 @@ def _answer(
     report(0, total)
     while done < len(kept):
         number, batch = next(plan)
-        known = kept[done : done + len(batch)]
-        _check(known, conditions[number], batch, log.path)
-        _count_lost(lost, conditions[number].name, known)
+        lines = kept[done : done + len(batch)]
+        _check(lines, conditions[number], batch, log.path)
+        _count_lost(lost, conditions[number].name, lines)
         done += len(batch)
         report(done, total)
-    asked: deque[Job] = deque()
-    for answer in engine.answer(_noted(plan, asked)):
-        number, trials = asked.popleft()
+    sent: deque[Job] = deque()
+    for answer in engine.answer(_noted(plan, sent)):
+        number, trials = sent.popleft()
         condition = conditions[number]
         lines = [_line(condition, trial, reply) for trial, reply in zip(trials, answer.replies, strict=True)]
         _count_lost(lost, condition.name, lines)
@@ -138,9 +136,15 @@ def _answer(
                 f"{_all_lost(condition.name, reasons)}; this batch is not kept, give the command again"
             )
         log.append(lines)
-        cost = {"seconds": answer.seconds, "tokens": answer.tokens}
-        _log_timing(
-            out, {"condition": condition.name, "cluster": trials[0].cluster, "trials": len(trials), **cost}
+        append_timing(
+            out,
+            Timing(
+                condition=condition.name,
+                cluster=trials[0].cluster,
+                trials=len(trials),
+                seconds=answer.seconds,
+                tokens=answer.tokens,
+            ),
         )
         done += len(trials)
         report(done, total)
@@ -161,13 +165,13 @@ def _count_lost(
 
 
 def _all_lost(condition: str, reasons: Sequence[str]) -> str:
-    return f"none of the {len(reasons):,} trials of {condition} could be observed: {count_reasons(reasons)}; mend that"
+    return f"none of the {len(reasons):,} trials of {condition} could be observed: {count_reasons(reasons)}; fix that"
 
 
-def _noted(plan: Iterator[tuple[int, Batch]], asked: deque[Job]) -> Iterator[Job]:
+def _noted(plan: Iterator[tuple[int, Batch]], sent: deque[Job]) -> Iterator[Job]:
     """The jobs, each noted as it is taken, so that its answer finds its trials."""
     for job in plan:
-        asked.append(job)
+        sent.append(job)
         yield job
 
 
@@ -191,12 +195,12 @@ def describe(condition: Condition, introduction: Introduction) -> ConditionDescr
     Raises:
         UsageError: if its protocol or its backend describes itself by something else than JSON values.
     """
-    said = {
+    facts = {
         "name": condition.name,
         "protocol": condition.protocol.describe(),
         "backend": introduction.description,
     }
-    return ConditionDescription.checked_json(dump_json(said))
+    return ConditionDescription.checked_json(dump_json(facts))
 
 
 def _settle(out: Path, given: RunDescription) -> None:
@@ -211,15 +215,9 @@ def _settle(out: Path, given: RunDescription) -> None:
         raise UsageError(f"{path} has {difference}; resume with the same, or use another folder")
 
 
-def _check(known: Sequence[Observation | Dropped], condition: Condition, batch: Batch, path: Path) -> None:
+def _check(lines: Sequence[Observation | Dropped], condition: Condition, batch: Batch, path: Path) -> None:
     """Refuse to go on from observations of other trials."""
-    for observation, trial in zip(known, batch, strict=True):
+    for observation, trial in zip(lines, batch, strict=True):
         there, here = (observation.condition, observation.trial), (condition.name, trial.digest)
         if there != here:
             raise UsageError(f"{path} holds trial {there}, the plan has {here}; use another run folder")
-
-
-def _log_timing(out: Path, timing: dict[str, Any]) -> None:
-    path = out / "timings.jsonl"
-    with writing(path), path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(timing) + "\n")
