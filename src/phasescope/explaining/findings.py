@@ -17,6 +17,7 @@ from ..statistics.fold import fold_table, phase_effects, phase_rates, trend_basi
 from ..statistics.intervals import clustered_wilson
 from ..statistics.phase_effect import phase_sd
 from ..statistics.table import Coordinate, Outcome, Table, tabulate
+from ..statistics.verdict import excludes_zero
 from .boundary import Boundary, at_boundary, boundary, rolled_curves
 from .coverage_score import CoverageScore, agreement, chance_of_hit, weakest_phases
 from .gates import prefers_slots
@@ -162,7 +163,7 @@ def _curve(evidence: Evidence) -> Curve:
         low=low_P,
         high=high_P,
         phase_sd=Interval.of(spread),
-        flat=spread.low is None or spread.low <= 0,
+        flat=not excludes_zero(spread),
         contexts=table.n_clusters,
     )
 

@@ -19,9 +19,9 @@ from pydantic import (
     model_validator,
 )
 
-from ..errors import MissingExtraError
 from ..files import dump_json, read_record, write_atomic
 from ..records import SCHEMA, Finding, Name, Record
+from ..statistics.columns import pandas_frame
 from ..statistics.intervals import Estimate
 from ..statistics.table import Coordinate, Outcome
 from .units import Branch, Mode, Where
@@ -368,12 +368,7 @@ class ExplanationResult(Record):
         Raises:
             MissingExtraError: if pandas is not installed.
         """
-        try:
-            return self.to_arrow().to_pandas()
-        except ImportError:
-            raise MissingExtraError(
-                "a data frame needs pandas: pip install pandas; to_arrow() works without"
-            ) from None
+        return pandas_frame(self.to_arrow())
 
     def write(self, path: Path) -> None:
         """Write explain.json; the same result gives the same bytes."""

@@ -171,10 +171,7 @@ def _period(view: _View, outcome: Outcome, found: Period, smallest: float | None
     """The period with what was searched, and the phase SD in points that would have been seen."""
     in_points = smallest if smallest is None or outcome == "logprob" else 100 * smallest
     detail = {
-        "tested": found.tested,
-        "not_testable": found.not_testable,
-        "candidate_p": {str(stride): p for stride, p in found.candidate_p.items()},
-        "share_explained": {str(stride): share for stride, share in found.share.items()},
+        **found.detail(),
         "smallest_detectable_effect": in_points,
         "draws": view.draws,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -37,6 +38,15 @@ class Period:
     tested: list[int]
     not_testable: list[int]
     share: dict[int, float]
+
+    def detail(self) -> dict[str, Any]:
+        """What was searched, as a finding tells it."""
+        return {
+            "tested": self.tested,
+            "not_testable": self.not_testable,
+            "candidate_p": {str(stride): p for stride, p in self.candidate_p.items()},
+            "share_explained": {str(stride): share for stride, share in self.share.items()},
+        }
 
 
 def find_period(

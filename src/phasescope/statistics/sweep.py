@@ -196,10 +196,7 @@ def _period(
     own = not comparable and table.n_clusters > 1
     found = find_period(mean, outcome, sweep.coordinate, strides, rng, draws, own=own, few=True)
     detail = {
-        "tested": found.tested,
-        "not_testable": found.not_testable,
-        "candidate_p": {str(stride): p for stride, p in found.candidate_p.items()},
-        "share_explained": {str(stride): share for stride, share in found.share.items()},
+        **found.detail(),
         "smallest_detectable_effect": _smallest(mean, outcome, sweep.coordinate, found.tested, own),
         "phase_sd": None
         if found.stride is None
