@@ -184,32 +184,26 @@ def mitigate_half() -> dict[str, Any]:
         run = Path(out) / "run"
         measure(local([FLAT, MENDED]), [PROTOCOL], run, seed=0, contexts=CONTEXTS)
         build_report([run])
+        found = {}
         for condition in (MENDED, FLAT):
-            folder = run / condition
-            for line in mitigate(run, condition=condition, out=folder, contexts=CONTEXTS, anyway=True)[:-1]:
-                print(line, flush=True)
-        mended, flat = (
-            {one["with_"]: one for one in read_json(run / condition / "mitigation.json")["outcomes"]}
-            for condition in (MENDED, FLAT)
-        )
+            result = mitigate(run, condition=condition, out=run / condition, contexts=CONTEXTS, anyway=True)
+            print(*result.lines(), sep="\n", flush=True)
+            found[condition] = {one.with_: one for one in result.outcomes}
+        mended, flat = found[MENDED], found[FLAT]
         pairs = read_json(run / "run.json")["conditions"][0]["protocol"]["settings"]["pairs"]
     packed, random, vote = (
-        mended[name]["comparison"] for name in ("records packed", "records padded at random", "vote")
+        mended[name].comparison for name in ("records packed", "records padded at random", "vote")
     )
-    distance = vote["mean_without"] - vote["worst_without"]["value"]
+    without, with_ = (points(one.value) for one in (vote.worst_without, vote.worst_with))
     unpadded = flat["records packed"]
     return {
-        "pack_worst_to_best_points": round(
-            100 * (packed["best_with"]["value"] - packed["worst_with"]["value"]), 2
-        ),
-        "pack_tokens_per_record": round(mended["records packed"]["pads"] / pairs, 2),
-        "pack_gain_over_random_points": round(100 * (packed["mean_with"] - random["mean_with"]), 2),
-        "vote2_worst_gain": round(
-            (vote["worst_with"]["value"] - vote["worst_without"]["value"]) / distance, 2
-        ),
-        "vote2_mean_points": round(100 * vote["mean_gain"]["value"], 2),
-        "flat_pads": unpadded["pads"],
-        "flat_mean_points": round(100 * unpadded["comparison"]["mean_gain"]["value"], 2),
+        "pack_worst_to_best_points": points((packed.best_with.value or 0) - (packed.worst_with.value or 0)),
+        "pack_tokens_per_record": round(mended["records packed"].pads / pairs, 2),
+        "pack_gain_over_random_points": points(packed.mean_with - random.mean_with),
+        "vote2_worst_gain": round((with_ - without) / (100 * vote.mean_without - without), 2),
+        "vote2_mean_points": points(vote.mean_gain.value),
+        "flat_pads": unpadded.pads,
+        "flat_mean_points": points(unpadded.comparison.mean_gain.value),
     }
 
 

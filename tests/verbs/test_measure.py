@@ -135,3 +135,13 @@ def test_the_natural_model_is_known_by_name(monkeypatch, tmp_path):
     assert resolve(natural.NAME) == Checkpoint(natural.NAME, tmp_path)
     with pytest.raises(UsageError, match=natural.NAME):
         resolve("nothing-of-the-kind")
+
+
+def test_a_run_of_needles_can_be_mitigated(tmp_path, dense):
+    """Version 0.1 ended in AttributeError: the tokenizer of the protocol was a description of one."""
+    measure([str(dense)], ["needle"], tmp_path / "run", **SMALL)
+    even = {"accuracy": [0.5] * 8, "low": [0.4] * 8, "high": [0.6] * 8}
+    profile = {"condition": "dense", "stride": 8, **even, "sensitive": True, "n_blocks": 4, "n_clusters": 2}
+    (tmp_path / "run" / "profile.json").write_text(json.dumps({"profiles": [profile]}))
+    result = experiments.mitigate(tmp_path / "run", contexts=4)
+    assert [outcome.with_ for outcome in result.outcomes] == ["vote", "adaptive vote"]

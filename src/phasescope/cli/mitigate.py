@@ -43,7 +43,7 @@ def mitigate(
     experiments = need_models(threads)
     with bar() as progress:
         task = progress.add_task("trials", total=None, note="")
-        lines = experiments.mitigate(
+        result = experiments.mitigate(
             run,
             condition=condition,
             out=out,
@@ -58,4 +58,6 @@ def mitigate(
             device=device,
             report=lambda done, total: progress.update(task, completed=done, total=total),
         )
-    print("\n".join(lines))
+    print("\n".join(result.lines()))
+    if result.outcomes:
+        print(f"wrote {(out or run / 'mitigate') / 'mitigation.json'}")

@@ -14,12 +14,12 @@ from .text import Packed as Packed
 from .text import pack_messages as pack_messages
 from .text import pack_text as pack_text
 from .text import warn as warn
+from .trial import MitigationResult as MitigationResult
 from .trial import Outcome as Outcome
 from .trial import Ways as Ways
 from .trial import conditions as conditions
-from .trial import lines as lines
-from .trial import outcomes as outcomes
-from .trial import write_outcomes as write_outcomes
+from .trial import read_mitigation as read_mitigation
+from .trial import result_of as result_of
 from .unequal_records import Records as Records
 from .vote import Combine as Combine
 from .vote import PhaseVote as PhaseVote

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..errors import UsageError
-from ..records import Observation
+from ..records import Observation, Record
 from ..statistics.fold import mean_rate, phase_rates
 from ..statistics.intervals import Estimate, Rates, clustered_t
 from ..statistics.split_half import LOWEST, Picks, split_half
@@ -18,8 +17,7 @@ HIGHEST: Picks = ((1, np.argmax),)
 """The best phase alone."""
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Record):
     """Two conditions that were asked the same questions in the same layouts.
 
     Attributes:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..backends import Backend
 from ..errors import UsageError
-from ..files import dump_json, write_atomic
+from ..files import dump_json, read_record, write_atomic
 from ..logs import Timing, read_timings
 from ..mitigations.unequal_records import Records
 from ..protocols import Protocol
 from ..protocols.kv_retrieval import KVRetrieval
+from ..records import Name, Record
 from ..running.runner import Condition
 from ..runs import Run, read_run
+from ..statistics.columns import arrow_table, pandas_frame
 from ..statistics.intervals import Estimate
 from ..statistics.profile import Profile
 from .compare import Comparison, compare
@@ -45,8 +48,7 @@ class Ways:
     limit: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Record):
     """One mitigation beside the same questions without it.
 
     Attributes:
@@ -57,12 +59,108 @@ class Outcome:
         pads: neutral tokens added per prompt.
     """
 
-    without: str
-    with_: str
+    without: Name
+    with_: Name
     comparison: Comparison
     tokens: float
     seconds: float
     pads: float
+
+    def words(self) -> str:
+        """What it wins and costs, in one line."""
+        one = self.comparison
+        return (
+            f"{self.with_}: weakest phase {_share(one.worst_without)} → {_share(one.worst_with)}, "
+            f"mean {one.mean_without:.1%} → {one.mean_with:.1%} ({_points(one.mean_gain)}); costs "
+            f"{self.tokens:.2f} x the tokens, {self.seconds:.2f} x the time, {self.pads:.1f} pads a prompt"
+        )
+
+
+class MitigationResult(Record):
+    """What mitigations win on a model: the content of mitigation.json.
+
+    Attributes:
+        profile: by which facts were placed.
+        outcomes: one per mitigation; none where the profile shows no phase effect and nothing was tried.
+    """
+
+    profile: Profile
+    outcomes: tuple[Outcome, ...]
+
+    def __repr__(self) -> str:
+        """Short, as a notebook shows it."""
+        won = [f"{o.with_} {100 * (o.comparison.mean_gain.value or 0):+.1f} points" for o in self.outcomes]
+        return f"MitigationResult({self.profile.condition[:60]!r}: {', '.join(won) or 'nothing tried'})"
+
+    def lines(self) -> list[str]:
+        """What was found, a line each, in percent and points."""
+        profile = self.profile
+        if not self.outcomes:
+            return [
+                f"{profile.condition}: no phase effect was found, so there is nothing to fix (--anyway tries all the "
+                "same)"
+            ]
+        weakest, strongest = min(profile.accuracy), max(profile.accuracy)
+        first = (
+            f"{profile.condition}: stride {profile.stride}, accuracy {weakest:.1%} at phase "
+            f"{profile.accuracy.index(weakest)} to {strongest:.1%} at phase {profile.accuracy.index(strongest)}"
+            + ("" if profile.sensitive else "; no phase effect")
+        )
+        return [first, *(outcome.words() for outcome in self.outcomes)]
+
+    def to_arrow(self) -> Any:
+        """A `pyarrow.Table`, one row per mitigation and phase: accuracy with and without it, and the gain."""
+        rows = [
+            PhaseGain(
+                condition=outcome.with_,
+                control=outcome.without,
+                phase=phase,
+                accuracy=one.with_[index],
+                control_accuracy=one.without[index],
+                gain=one.gain[index].value,
+                low=one.gain[index].low,
+                high=one.gain[index].high,
+            )
+            for outcome in self.outcomes
+            for one in (outcome.comparison,)
+            for index, phase in enumerate(one.phases)
+        ]
+        return arrow_table(PhaseGain, rows)
+
+    def to_pandas(self) -> Any:
+        """The same as a data frame.
+
+        Raises:
+            MissingExtraError: if pandas is not installed.
+        """
+        return pandas_frame(self.to_arrow())
+
+    def write(self, path: Path) -> None:
+        """Write mitigation.json."""
+        write_atomic(path, dump_json(self.model_dump(mode="json")))
+
+
+class PhaseGain(Record):
+    """A row of a result's table: accuracy at one phase with a mitigation, beside its control."""
+
+    condition: Name
+    control: Name
+    phase: int
+    accuracy: float
+    control_accuracy: float
+    gain: float | None
+    low: float | None
+    high: float | None
+
+
+def read_mitigation(path: Path) -> MitigationResult:
+    """Read a mitigation.json, of version 0.1 too.
+
+    Raises:
+        UsageError: if there is no such file.
+        BrokenRecordError: if it is not what `mitigate` writes.
+    """
+    return read_record(path, MitigationResult)
 
 
 def conditions(backend: Backend, protocol: Protocol, profile: Profile, ways: Ways) -> list[Condition]:
@@ -96,38 +194,37 @@ def conditions(backend: Backend, protocol: Protocol, profile: Profile, ways: Way
     return made
 
 
-def outcomes(folder: Path, profile: Profile, seed: int) -> list[Outcome]:
+def result_of(folder: Path, profile: Profile, seed: int) -> MitigationResult:
     """Compare the conditions of a finished trial.
+
+    Args:
+        folder: of the trial's run.
+        profile: that it was made with.
+        seed: of the halvings.
 
     Raises:
         UsageError: if the folder holds no such run.
     """
-    run, costs = read_run(folder), read_timings(folder)
+    run, timings = read_run(folder), read_timings(folder)
     worst = int(np.argmin(profile.accuracy))
+
     found = []
     for without, with_ in PAIRS:
         if {without, with_} <= run.observations.keys():
             pair = run.observations[without], run.observations[with_]
             rng = np.random.default_rng([seed, *with_.encode()])
-            comparison = compare(*pair, profile.stride, worst=worst, rng=rng)
-            plain, mitigated = (_cost(costs.get(name, [])) for name in (without, with_))
+            plain, mitigated = (_cost(timings.get(name, [])) for name in (without, with_))
             found.append(
                 Outcome(
-                    without,
-                    with_,
-                    comparison,
+                    without=without,
+                    with_=with_,
+                    comparison=compare(*pair, profile.stride, worst=worst, rng=rng),
                     tokens=mitigated[0] / plain[0],
                     seconds=mitigated[1] / plain[1],
                     pads=_mean_tokens(run, with_) - _mean_tokens(run, without),
                 )
             )
-    return found
-
-
-def write_outcomes(path: Path, profile: Profile, found: Sequence[Outcome]) -> None:
-    """Write mitigation.json: the profile that was used, and what each mitigation won."""
-    listed = [asdict(outcome) for outcome in found]
-    write_atomic(path, dump_json({"profile": profile.model_dump(mode="json"), "outcomes": listed}))
+    return MitigationResult(profile=profile, outcomes=tuple(found))
 
 
 def _cost(timings: Sequence[Timing]) -> tuple[int, float]:
@@ -140,24 +237,6 @@ def _cost(timings: Sequence[Timing]) -> tuple[int, float]:
 
 def _mean_tokens(run: Run, condition: str) -> float:
     return float(np.mean([one.prompt_tokens for one in run.observations[condition]]))
-
-
-def lines(profile: Profile, found: Sequence[Outcome]) -> list[str]:
-    """What was found, a line each, in percent and points."""
-    weakest, strongest = min(profile.accuracy), max(profile.accuracy)
-    said = [
-        f"{profile.condition}: stride {profile.stride}, accuracy {weakest:.1%} at phase "
-        f"{int(np.argmin(profile.accuracy))} to {strongest:.1%} at phase {int(np.argmax(profile.accuracy))}"
-        + ("" if profile.sensitive else "; no phase effect")
-    ]
-    for outcome in found:
-        one = outcome.comparison
-        said.append(
-            f"{outcome.with_}: weakest phase {_share(one.worst_without)} → {_share(one.worst_with)}, "
-            f"mean {one.mean_without:.1%} → {one.mean_with:.1%} ({_points(one.mean_gain)}); costs "
-            f"{outcome.tokens:.2f} x the tokens, {outcome.seconds:.2f} x the time, {outcome.pads:.1f} pads a prompt"
-        )
-    return said
 
 
 def _share(estimate: Estimate) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from ..backends import loaded
 from ..checkpoints.resolve import resolve_measured
 from ..errors import UsageError
-from ..mitigations import Combine, Ways, conditions, lines, outcomes, read_profile, write_outcomes
+from ..mitigations import Combine, MitigationResult, Ways, conditions, read_profile, result_of
 from ..protocols import described_protocol
 from ..running.runner import Report, run
 from ..runs import read_description
@@ -29,7 +29,7 @@ def mitigate(
     anyway: bool = False,
     device: str = "cpu",
     report: Report = lambda done, total: None,
-) -> list[str]:
+) -> MitigationResult:
     """Measure votes and pads on a model that a run has measured, with prompts that the run has not seen.
 
     Args:
@@ -48,7 +48,7 @@ def mitigate(
         report: told the trials that are done, and all.
 
     Returns:
-        lines for a person.
+        what was won; without outcomes where there was nothing to fix. It is kept in mitigation.json.
 
     Raises:
         UsageError: if the run has no such profile, or the seed is the run's own.
@@ -64,9 +64,7 @@ def mitigate(
     if fresh == description.seed:
         raise UsageError(f"seed {fresh} gives the prompts that the profile was measured on; give another")
     if not profile.sensitive and not anyway:
-        return [
-            f"{profile.condition}: no phase effect was found, so there is nothing to mend (--anyway tries all the same)"
-        ]
+        return MitigationResult(profile=profile, outcomes=())
     checkpoint = resolve_measured(own.backend, model)
     (answerer,) = local([str(checkpoint.folder)], loading={"device": device})
     protocol = described_protocol(own.protocol, checkpoint.folder).with_contexts(contexts)
@@ -74,6 +72,6 @@ def mitigate(
     ways = Ways(shifts or (0, max(1, profile.stride // 2)), combine, below, limit)
     target = folder / "mitigate" if out is None else out
     run(conditions(backend, protocol, profile, ways), target, fresh, report)
-    found = outcomes(target, profile, fresh)
-    write_outcomes(target / "mitigation.json", profile, found)
-    return [*lines(profile, found), f"wrote {target / 'mitigation.json'}"]
+    result = result_of(target, profile, fresh)
+    result.write(target / "mitigation.json")
+    return result
