@@ -150,6 +150,17 @@ def test_an_condition_has_the_same_numbers_alone_and_in_company(folder, tmp_path
     assert bare(found) == bare(records["findings"])
 
 
+def test_a_report_shows_itself_in_a_notebook(folder, tmp_path):
+    """Its words and its figures, without markup from names; short as a line of text."""
+    report = build_report([folder], tmp_path, draws=20)
+    shown = report._repr_html_()
+    assert shown.count("<figure>") == len(report.figures) == 1 + 3 * 3
+    assert HOSTILE not in shown
+    assert "Condition" in report.text
+    assert len(repr(report)) < 300
+    assert "give --draws 60 or more" in report.text
+
+
 def test_several_runs_need_a_folder_of_their_own(folder):
     """A common report belongs to none of the runs."""
     with pytest.raises(UsageError, match="2 runs and no folder"):

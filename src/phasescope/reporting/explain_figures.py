@@ -1,4 +1,4 @@
-"""The figures of an explanation: heads against phases, gates, the account, and rolled gates, as inline SVG."""
+"""The figures of an explanation: heads against phases, gates, the coverage score, and rolled gates."""
 
 from __future__ import annotations
 

@@ -54,11 +54,6 @@ class ConditionAnalysis:
         """The condition's name in the report."""
         return self.condition.name
 
-    @property
-    def lost(self) -> str:
-        """Why prompts of it were dropped, and how many for each reason; empty where none was."""
-        return reasons(self.condition)
-
     def balance(self) -> PositionBalance | None:
         """How far the residue groups differ in depth; None without observations."""
         one = self.condition
