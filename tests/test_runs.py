@@ -16,11 +16,13 @@ from phasescope import BrokenRecordError, UsageError, WindowGrid
 from phasescope.backends import Planted
 from phasescope.errors import PhasescopeError
 from phasescope.files import read_record
+from phasescope.planning.build import plan_run
 from phasescope.protocols import InSequencePadding, PrefixPadding, described_protocol
 from phasescope.reporting import build_report
 from phasescope.running.runner import Condition, run
 from phasescope.runs import RunDescription, folds, read_description, read_run
 from phasescope.statistics.conditions import read_conditions
+from phasescope.statistics.effect import read_effect
 from tests.descriptions import described, without_digests
 
 
@@ -78,6 +80,31 @@ def test_a_control_is_folded_by_the_largest_stride_beside_it() -> None:
     assert folds([control]) == [24]
     assert folds([described("c", settings={"groups": 8}), other]) == [8, 8]
     assert [one.control for one in (control, narrow, described("u", None))] == [True, False, False]
+
+
+@pytest.mark.parametrize(("strides", "fold"), [((4, 128), 4), ((6, 4), 12)])
+def test_every_verb_folds_a_run_by_the_same_stride(
+    tmp_path: Path, strides: tuple[int, ...], fold: int
+) -> None:
+    """What a report tests, a plan states the power of, and check judges by; so does explain, from the same property."""
+
+    class Pooled(Planted):
+        """A model with several grids."""
+
+        def describe(self) -> dict[str, Any]:
+            grids = [{"width": stride, "stride": stride, "shift": 0} for stride in strides]
+            return {**super().describe(), "grids": grids}
+
+    pooled = Pooled(grid=WindowGrid(4, 4), curve=(0.9, 0.3, 0.3, 0.75))
+    conditions = [Condition("m", pooled, PrefixPadding(pairs=6, contexts=8))]
+    run(conditions, tmp_path, seed=0)
+    ((condition,), _) = read_conditions([tmp_path])
+    assert (condition.stride, condition.fold) == (fold, fold)
+    assert plan_run(conditions, 0, budget=0).conditions[0].fold == fold
+    assert build_report([tmp_path], draws=9).page.is_file()
+    findings = json.loads((tmp_path / "findings.json").read_text())["findings"]
+    assert {one["stride"] for one in findings if one["name"] == "phase_sd"} == {fold}
+    assert "modulo 4" in read_effect(tmp_path, draws=99).sentence
 
 
 def test_a_run_is_short_in_words(folder: Path) -> None:

@@ -168,8 +168,7 @@ def conditions(backend: Backend, protocol: Protocol, profile: Profile, ways: Way
 
     Records are asked where the protocol is a key-value retrieval, with its sizes.
     """
-    pads = tuple(backend.vocabulary().fillers)[: max(ways.shifts)]
-    pads += pads[-1:] * (max(ways.shifts) - len(pads))
+    pads = _pads(backend, protocol, max(ways.shifts))
     vote = PhaseVote(backend=backend, shifts=ways.shifts, pads=pads, combine=ways.combine)
     made = [
         Condition(PLAIN, backend, protocol),
@@ -192,6 +191,20 @@ def conditions(backend: Backend, protocol: Protocol, profile: Profile, ways: Way
             Condition(RANDOM, backend, replace(records, pads="random")),
         ]
     return made
+
+
+def _pads(backend: Backend, protocol: Protocol, most: int) -> tuple[int, ...]:
+    """Neutral tokens: fillers of the vocabulary, and in real text newlines of the protocol's tokenizer."""
+    tokenizer = getattr(protocol, "tokenizer", None)
+    if protocol.synthetic or tokenizer is None:
+        pads = tuple(backend.vocabulary().fillers)[:most]
+    else:
+        pads = tuple(tokenizer.encode("\n"))[-1:]
+    if most and not pads:
+        raise UsageError(
+            f"the tokenizer of {backend.name} has no token for a newline, with which a vote pads"
+        )
+    return pads + pads[-1:] * (most - len(pads))
 
 
 def result_of(folder: Path, profile: Profile, seed: int) -> MitigationResult:
