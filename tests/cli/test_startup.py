@@ -49,3 +49,20 @@ def test_the_package_alone_imports_nothing() -> None:
     """Its names come when they are asked for."""
     _, names = imported("None", before="import phasescope as ps\ndir(ps)")
     assert not names & {"numpy", "pydantic", "typer", "scipy", "torch"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "--lr-gates", "0"],
+        ["train", "--warmup", "1000000000000000000"],
+        ["train", "--first-pairs", "1000000000000000000"],
+        ["train", "--fillers", "1000000000000000000"],
+        ["train", "-h"],
+    ],
+)
+def test_a_refused_setting_of_training_needs_no_torch(words: list[str]) -> None:
+    """Ranges stand in classes that compute nothing."""
+    code, names = imported(f"run({words})")
+    assert code == ("0" if "-h" in words else "2")
+    assert not names & {"torch", "transformers", "scipy"}

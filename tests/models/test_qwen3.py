@@ -171,7 +171,7 @@ def test_masks_and_positions_that_would_shift_the_grid_are_refused(ids):
             {"compressor": "scaler", "width": 8, "stride": 8},
             "unknown compressor 'scaler'; known: csa, dynamic, hca, scalar_gate",
         ),
-        ({"compressor": "uniform", "width": 0, "stride": 8}, "greater than or equal to 1"),
+        ({"compressor": "uniform", "width": 0, "stride": 8}, "width is 0; give at least 1"),
         ({"compressor": "uniform", "width": 8, "stride": 8, "shift": 8}, "below the width"),
         ({"compressor": "uniform", "width": 8, "stride": 8, "shift": [0, 1, 2]}, "does not fit 2 layers"),
         ({"compressor": "uniform", "width": 8}, "stride"),

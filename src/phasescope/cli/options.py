@@ -1,25 +1,69 @@
-"""Options that belong together as one dataclass, and commands that take several of these."""
+"""Options of commands from settings classes: default, range and help are those of the class."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import wraps
-from typing import Any, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
+from pydantic.fields import FieldInfo
+
+from ..settings import Settings
+
+Option = inspect.Parameter
 
 
-def options_from(**groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the fields of dataclasses as options after its own, and hand it one object of each.
+def settings_options(kind: type[Settings], *, leave_out: Collection[str] = ()) -> list[Option]:
+    """The fields of a settings class as options; a value that is not given is the class's own.
+
+    Args:
+        kind: the class; ranges are left to it, so that they are refused in its words.
+        leave_out: fields that are no options.
+    """
+    hints = get_type_hints(kind)
+    return [
+        _option(name, field, hints[name])
+        for name, field in kind.model_fields.items()
+        if name not in leave_out and field.description is not None
+    ]
+
+
+def _option(name: str, field: FieldInfo, hint: Any) -> Option:
+    extra: Mapping[str, Any] = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+    long = f"--{extra.get('option') or name.replace('_', '-')}"
+    names = [f"{long}/--no-{long[2:]}" if field.default is True else long]
+    names += [short] if (short := extra.get("short")) else []
+    option = typer.Option(*names, help=field.description, rich_help_panel=extra.get("panel"))
+    required = field.is_required()
+    parameter = str(extra.get("option") or name).replace("-", "_")
+    kind, default = _typed(hint, None if required else field.get_default(call_default_factory=True))
+    return Option(parameter, Option.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
+
+
+def _typed(hint: Any, default: Any) -> tuple[Any, Any]:
+    """What typer reads: tuples are given one by one, and what may be missing is None."""
+    if get_origin(hint) is tuple:
+        return list[get_args(hint)[0]] | None, list(default) or None  # type: ignore[misc]
+    if get_origin(hint) in (UnionType, Union) and int in get_args(hint) and len(get_args(hint)) > 2:
+        return str, str(default)  # one of several forms, which the command reads
+    return (hint if default is not None else hint | None), default
+
+
+def options_from(**groups: type | list[Option]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command further options after its own, and hand each group over as one argument.
 
     Typer reads a command's signature, so the command gets one with all options.
 
     Args:
-        **groups: the dataclass of each argument by its name; each of its fields is annotated as an option.
+        **groups: by the argument's name, options (handed over as a dictionary), or a dataclass whose fields are
+            annotated as options (handed over as its object).
     """
+    made = {name: group if isinstance(group, list) else _fields(group) for name, group in groups.items()}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = get_type_hints(command, include_extras=True)
@@ -28,25 +72,15 @@ def options_from(**groups: type) -> Callable[[Callable[..., None]], Callable[...
             for name, parameter in inspect.signature(command).parameters.items()
             if name not in groups
         ]
-        for group in groups.values():
-            hints = get_type_hints(group, include_extras=True)
-            parameters += [
-                inspect.Parameter(
-                    field.name,
-                    inspect.Parameter.KEYWORD_ONLY,
-                    default=field.default,
-                    annotation=hints[field.name],
-                )
-                for field in fields(group)
-            ]
+        parameters += [option for options in made.values() for option in options]
 
         @wraps(command)
         def complete(**given: Any) -> None:
-            made = {
-                name: group(**{field.name: given.pop(field.name) for field in fields(group)})
-                for name, group in groups.items()
-            }
-            command(**made, **given)
+            collected: dict[str, Any] = {}
+            for name, group in groups.items():
+                values = {option.name: given.pop(option.name) for option in made[name]}
+                collected[name] = group(**values) if isinstance(group, type) else values
+            command(**collected, **given)
 
         complete.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
         complete.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -55,10 +89,19 @@ def options_from(**groups: type) -> Callable[[Callable[..., None]], Callable[...
     return decorate
 
 
-def said(context: typer.Context, group: object) -> dict[str, Any]:
-    """The fields of a group that the command line names, with their values."""
+def _fields(group: type) -> list[Option]:
+    assert is_dataclass(group)
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        Option(field.name, Option.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
+        for field in fields(group)
+    ]
+
+
+def spoken(context: typer.Context, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those values that the command line names."""
     return {
-        field.name: value.value if isinstance(value := getattr(group, field.name), Enum) else value
-        for field in fields(group)  # type: ignore[arg-type]  # a dataclass, as `options_from` made it
-        if getattr(context.get_parameter_source(field.name), "name", "") == "COMMANDLINE"
+        name: value.value if isinstance(value, Enum) else value
+        for name, value in values.items()
+        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
     }

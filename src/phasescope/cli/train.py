@@ -4,168 +4,55 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from ..errors import UsageError
-from .extras import need, need_models
-from .options import options_from, said
+from ..models import Compression
+from ..training import RetrievalTask, Text, Training
+from .extras import need_models
+from .options import options_from, settings_options, spoken
 from .progress import bar
 
-FULL = "none"
-
-
-class Optimizers(StrEnum):
-    """What moves the weight matrices of the layers."""
-
-    muon = "muon"
-    adamw = "adamw"
-
-
-class Schedules(StrEnum):
-    """How step sizes fall at the end."""
-
-    linear = "linear"
-    cosine = "cosine"
-
-
-class Roles(StrEnum):
-    """Whether a token tells by itself that it is a key or a value."""
-
-    fixed = "fixed"
-    drawn = "drawn"
-
-
-class Ways(StrEnum):
-    """How several processes hold the model: whole, or in shards."""
-
-    ddp = "ddp"
-    fsdp = "fsdp"
-
-
-class Precisions(StrEnum):
-    """In which floating point most products are computed."""
-
-    fp32 = "fp32"
-    bf16 = "bf16"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Grid:
-    """How the KV cache is folded; fields of `Compression`."""
-
-    compressor: Annotated[str, typer.Option(help="A compressor's name, or 'none' for full attention.")] = FULL
-    width: Annotated[int, typer.Option(help="Tokens per window.")] = 8
-    stride: Annotated[int, typer.Option(help="Tokens from one window's start to the next.")] = 8
-    tail: Annotated[int, typer.Option(help="The last n tokens are read raw as well.")] = 0
-    shift: Annotated[
-        str,
-        typer.Option(
-            help="Tokens by which the grid is moved back: 4; per layer: 0,4; per layer and KV head: 0,4;2,6."
-        ),
-    ] = "0"
-    binding: Annotated[bool, typer.Option(help="Key and value are one tensor.")] = False
-    rotary: Annotated[float, typer.Option(help="Share of each head's channels that is rotated.")] = 1.0
-    sink: Annotated[bool, typer.Option(help="One more logit per query head, with nothing to read.")] = False
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(help="NAME=NUMBER of the compressor, such as topk=64; may be repeated."),
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """Sizes of the model; fields of `Training`."""
-
-    kv_heads: Annotated[int, typer.Option(help="KV heads per layer.")] = 2
-    heads: Annotated[int, typer.Option(help="Query heads per layer.")] = 4
-    head_dim: Annotated[int, typer.Option(help="Channels per head.")] = 32
-    layers: Annotated[int, typer.Option(help="Layers.")] = 2
-    hidden_size: Annotated[int, typer.Option(help="Model width.")] = 64
-    feed_forward: Annotated[int, typer.Option(help="Width of the feed-forward part.")] = 128
-    tie_embeddings: Annotated[bool, typer.Option(help="The embedding is the output matrix as well.")] = False
-    rope_theta: Annotated[float, typer.Option(help="Base of the rotary embedding's wavelengths.")] = 10000.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Records:
-    """The records in the mixture; fields of `RetrievalTask` and `Training`."""
-
-    fillers: Annotated[int, typer.Option(help="The most filler tokens around the records.")] = 72
-    keys: Annotated[int, typer.Option(help="Different keys, and as many values, to draw records from.")] = 112
-    roles: Annotated[
-        Roles, typer.Option(help="drawn: any token may be a key, a value or a filler, anew per sequence.")
-    ] = Roles.fixed
-    rows: Annotated[int, typer.Option(help="Sequences of records per step, while they are short.")] = 48
-    queries: Annotated[int, typer.Option(help="The most values to recall per step.")] = 768
-    first_pairs: Annotated[int, typer.Option(help="Records per context at which the curriculum begins.")] = 4
-    max_pairs: Annotated[int, typer.Option(help="Records per context at which the curriculum ends.")] = 16
-    promote: Annotated[
-        float, typer.Option(help="Running loss, in nats, below which the number of records doubles.")
-    ] = 2.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """The text in the mixture; fields of `Text`."""
-
-    text_rows: Annotated[int, typer.Option(help="Windows of text per step.")] = 8
-    text_tokens: Annotated[int, typer.Option(help="Tokens of a window of text.")] = 256
-    text_weight: Annotated[
-        float, typer.Option(help="Weight of the text's mean loss; that of recall is 1.")
-    ] = 1.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Steps:
-    """How weights move; fields of `Training`."""
-
-    steps: Annotated[int, typer.Option(help="Optimizer steps.")] = 4000
-    optimizer: Annotated[
-        Optimizers, typer.Option(help="For the layers' weight matrices; AdamW moves the rest.")
-    ] = Optimizers.muon
-    lr_matrices: Annotated[float, typer.Option(help="Step size of the layers' weight matrices.")] = 0.01
-    lr_gates: Annotated[float, typer.Option(help="Step size of the compressors.")] = 0.004
-    lr_rest: Annotated[float, typer.Option(help="Step size of embeddings, head and norms.")] = 0.004
-    warmup: Annotated[int, typer.Option(help="Steps in which step sizes rise.")] = 20
-    decay: Annotated[float, typer.Option(help="The last share of the steps, in which they fall to 0.")] = 0.2
-    schedule: Annotated[Schedules, typer.Option(help="How they fall.")] = Schedules.linear
-    weight_decay: Annotated[float, typer.Option(help="Decay of the layers' weight matrices.")] = 0.0
-    clip: Annotated[float, typer.Option(help="The gradient's norm is cut to this.")] = 1.0
-    accumulate: Annotated[int, typer.Option(help="Read each step in so many parts, to save memory.")] = 1
-    precision: Annotated[
-        Precisions, typer.Option(help="bf16 computes in bfloat16; weights stay float32.")
-    ] = Precisions.fp32
-    embedding_std: Annotated[float, typer.Option(help="Spread of random token embeddings.")] = 1.0
-    balance: Annotated[float, typer.Option(help="Weight of the penalty on uneven gates.")] = 0.0
-    robust: Annotated[
-        float, typer.Option(help="Weigh records by their phase's running loss to this power.")
-    ] = 0.0
-    robust_after: Annotated[int, typer.Option(help="Steps before --robust begins.")] = 0
-    random_shift: Annotated[bool, typer.Option(help="Move the grid anew for every part that is read.")] = (
-        False
+EXAMPLES = {
+    "train": (
+        "--compressor scalar_gate --width 8 --stride 8 --out runs/trained",
+        "--recipe small/w8s8 --seed 1 --out runs/w8s8",
+        "--corpus corpus --from FOLDER --compressor scalar_gate --out runs/fine --plan",
     )
-    raw_steps: Annotated[int, typer.Option(help="Compress nothing in so many first steps.")] = 0
-    shared_start: Annotated[
-        bool, typer.Option(help="Start from the weights that full attention has with the same seed.")
-    ] = False
-    seed: Annotated[int, typer.Option(help="Seed of the weights and of every batch.", min=0)] = 0
+}
+GRID = settings_options(Compression)
+TASK = settings_options(RetrievalTask)
+TEXT = settings_options(Text)
+TRAINING = settings_options(Training)
 
 
-@options_from(grid=Grid, shape=Shape, records=Records, reading=Reading, steps=Steps)
+@options_from(grid=GRID, task=TASK, reading=TEXT, given=TRAINING)
 def train(
     context: typer.Context,
-    grid: Grid,
-    shape: Shape,
-    records: Records,
-    reading: Reading,
-    steps: Steps,
+    grid: dict[str, Any],
+    task: dict[str, Any],
+    reading: dict[str, Any],
+    given: dict[str, Any],
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the run; the same command resumes what it finds there.")
+        Path | None,
+        typer.Option("--out", "-o", help="Folder of the run; the same command resumes what it finds there."),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=NUMBER of the compressor, such as topk=64; may be repeated.",
+            rich_help_panel="Compression",
+        ),
+    ] = None,
+    keys: Annotated[
+        int | None,
+        typer.Option(
+            help="Different keys, and as many values, to draw records from; 112 by default.",
+            rich_help_panel="Records",
+        ),
     ] = None,
     recipe: Annotated[
         str | None, typer.Option(help="NAME/ROW: start from these settings; what is given beside it wins.")
@@ -192,8 +79,9 @@ def train(
         typer.Option(help="Measure held-out loss and phase curve at the end, and write them in the card."),
     ] = True,
     parallel: Annotated[
-        Ways, typer.Option(help="With torchrun: whole models (ddp), or matrices in shards (fsdp).")
-    ] = Ways.ddp,
+        Literal["ddp", "fsdp"],
+        typer.Option(help="With torchrun: whole models (ddp), or matrices in shards (fsdp)."),
+    ] = "ddp",
     plan: Annotated[bool, typer.Option("--plan", help="Say what the run will take, and stop.")] = False,
     processes: Annotated[int, typer.Option(help="Plan: for so many processes.", min=1)] = 1,
     accelerator: Annotated[
@@ -202,16 +90,22 @@ def train(
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,
 ) -> None:
     """Train a Qwen3 with a compressed KV cache on records, on text or on both, and measure its phase curve."""
+    compression = _compression(spoken(context, grid), setting)
+    records = spoken(context, task) | ({} if keys is None else {"keys": keys})
+    text = {name.removeprefix("text_"): value for name, value in spoken(context, reading).items()}
+    chosen = spoken(context, given)
+    for kind, values in ((Training, chosen), (RetrievalTask, spoken(context, task))):
+        kind.refuse_out_of_range(values)  # before torch is imported
     experiments = need_models(threads)
-    need("phasescope.training")
     inputs = experiments.Inputs(corpus=corpus, start=start)
     settings = experiments.training_settings(
         inputs,
         recipe=recipe,
         records=with_records,
-        compression=_compression(said(context, grid)),
-        text={name.removeprefix("text_"): value for name, value in said(context, reading).items()},
-        **_training({**said(context, shape), **said(context, records), **said(context, steps)}),
+        compression=compression,
+        text=text,
+        task=records,
+        **chosen,
     )
     if plan:
         print("\n".join(experiments.cost(settings, processes=processes, accelerator=accelerator)))
@@ -231,7 +125,7 @@ def train(
             every=checkpoint_every,
             watch_every=watch_every,
             tracker=tracker,
-            parallel=parallel.value,
+            parallel=parallel,
             measured=measure,
             report=lambda now: progress.update(training, completed=now.step, note=_note(now)),
             measuring=lambda done, total: progress.update(
@@ -242,20 +136,14 @@ def train(
         print("\n".join(_summary(out, card) or [f"wrote {out}"]))
 
 
-def _compression(given: Mapping[str, Any]) -> dict[str, Any]:
+def _compression(given: Mapping[str, Any], settings: list[str] | None) -> dict[str, Any]:
     """Fields of `Compression`."""
-    fields = {name: value for name, value in given.items() if name != "setting"}
-    if "setting" in given:
-        fields["settings"] = dict(map(_setting, given["setting"]))
+    fields = dict(given)
+    if settings:
+        fields["settings"] = dict(map(_setting, settings))
     if "shift" in given:
         fields["shift"] = _shift(given["shift"])
     return fields
-
-
-def _training(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of `Training`, and under `task` those of `RetrievalTask`."""
-    task = {name: given[name] for name in ("fillers", "keys", "roles") if name in given}
-    return {"task": task, **{name: value for name, value in given.items() if name not in task}}
 
 
 def _note(now: Any) -> str:

@@ -1,11 +1,16 @@
-"""Qwen3 with a chunked KV cache. Importing this module registers it with `transformers`' auto classes."""
+"""Qwen3 with a chunked KV cache. Loading `qwen3` registers it with the auto classes of `transformers`."""
 
-from transformers import AutoConfig, AutoModelForCausalLM
+from typing import TYPE_CHECKING
 
-from .cache import EntryCache as EntryCache
-from .config import CompressedQwen3Config as CompressedQwen3Config
-from .config import Compression as Compression
-from .qwen3 import CompressedQwen3ForCausalLM as CompressedQwen3ForCausalLM
+from ..lazy import lazily
+from .compression import Compression as Compression
 
-AutoConfig.register(CompressedQwen3Config.model_type, CompressedQwen3Config, exist_ok=True)
-AutoModelForCausalLM.register(CompressedQwen3Config, CompressedQwen3ForCausalLM, exist_ok=True)
+if TYPE_CHECKING:
+    from .cache import EntryCache as EntryCache
+    from .config import CompressedQwen3Config as CompressedQwen3Config
+    from .qwen3 import CompressedQwen3ForCausalLM as CompressedQwen3ForCausalLM
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    {"EntryCache": ".cache", "CompressedQwen3Config": ".qwen3", "CompressedQwen3ForCausalLM": ".qwen3"},
+)

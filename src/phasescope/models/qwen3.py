@@ -6,7 +6,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Cache, GenerationConfig, Qwen3ForCausalLM, initialization
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    Cache,
+    GenerationConfig,
+    Qwen3ForCausalLM,
+    initialization,
+)
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ..errors import UsageError
@@ -19,7 +26,7 @@ class CompressedQwen3ForCausalLM(Qwen3ForCausalLM):
     """`transformers`' Qwen3 with its attention layers exchanged, and nothing else changed.
 
     With `config.compression` unset it is plain Qwen3, the full-attention baseline. Loads and saves like
-    any checkpoint, through `AutoModelForCausalLM` once `phasescope.models` is imported.
+    any checkpoint, through `AutoModelForCausalLM` once this module is imported.
     """
 
     config: CompressedQwen3Config
@@ -145,3 +152,7 @@ def _check_positions(position_ids: Tensor, seen: int, pads: tuple[int, ...], row
         if bool(((given_BT == expected_BT) | ~real_BT).all()):
             return
     raise UsageError(f"position_ids must count on from the {seen} tokens read so far")
+
+
+AutoConfig.register(CompressedQwen3Config.model_type, CompressedQwen3Config, exist_ok=True)
+AutoModelForCausalLM.register(CompressedQwen3Config, CompressedQwen3ForCausalLM, exist_ok=True)

@@ -6,16 +6,16 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
-from ..records import Record
+from ..settings import Settings, setting
 from ..text.synthetic import RetrievalVocabulary, draw_fillers, draw_pairs
 
+MOST_FILLERS = 2**20
 IGNORED = -100  # label of a token that carries no loss, as `transformers` defines it
 Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
-class RetrievalTask(Record):
+class RetrievalTask(Settings):
     """Sequences that teach recall of a block of records.
 
         [filler] records [filler] key value key value …
@@ -26,16 +26,19 @@ class RetrievalTask(Record):
 
     Attributes:
         vocabulary: the ids that may appear.
-        fillers: the most filler tokens around and between the records; each batch draws a number from 0 to this, or
-            to four times the number of records where that is less (a short context is mostly records).
+        fillers: each batch draws a number from 0 to this, or to four times the number of records where that is less
+            (a short context is mostly records).
         roles: `fixed` keeps fillers, keys and values apart as the vocabulary does; `drawn` deals all its ids out anew
-            for every sequence, so that no token tells by itself whether it will be asked for. As in text, only the
-            place of a token is then left to prefer one by.
+            for every sequence. As in text, only the place of a token is then left to prefer one by.
     """
 
     vocabulary: RetrievalVocabulary = RetrievalVocabulary.contiguous(fillers=32, keys=112, values=112)
-    fillers: int = Field(default=72, ge=0)
-    roles: Literal["fixed", "drawn"] = "fixed"
+    fillers: int = setting(
+        72, "The most filler tokens around and between the records.", panel="Records", ge=0, le=MOST_FILLERS
+    )
+    roles: Literal["fixed", "drawn"] = setting(
+        "fixed", "drawn: any token may be a key, a value or a filler, anew per sequence.", panel="Records"
+    )
 
     def batch(self, rows: int, pairs: int, rng: np.random.Generator) -> Batch:
         """Draw equal-length sequences.

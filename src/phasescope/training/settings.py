@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from ..catalog import COMPRESSORS
-from ..compressors import AbstractCompressor, AbstractWindowPool
-from ..models import CompressedQwen3Config, Compression
+from ..models import Compression
 from ..records import Record
+from ..settings import Settings, setting
 from .data import RetrievalTask
+
+if TYPE_CHECKING:
+    from ..compressors import AbstractCompressor
+    from ..models import CompressedQwen3Config
 
 SHAPE = {
     "layers": "num_hidden_layers",
@@ -23,22 +27,38 @@ SHAPE = {
 """What `Training` calls the sizes of a model, and what its configuration calls them."""
 
 
-class Text(Record):
+MOST_STEPS = 10**9
+MOST_PAIRS = 2**20
+
+
+class Text(Settings):
     """Text in the training mixture; next-token prediction on windows of a corpus.
 
     Attributes:
         corpus: digest of the corpus, so that a run is never resumed on other text.
         vocabulary: ids of the text lie below this number.
-        rows: windows per step, over all processes.
-        tokens: tokens of a window.
-        weight: of the text's mean loss in the sum; recall has weight 1.
     """
 
     corpus: str
     vocabulary: int = Field(ge=1)
-    rows: int = Field(default=8, ge=1)
-    tokens: int = Field(default=256, ge=2)
-    weight: float = Field(default=1.0, gt=0)
+    rows: int = setting(
+        8,
+        "Windows of text per step, over all processes.",
+        panel="Text",
+        option="text-rows",
+        ge=1,
+        le=MOST_PAIRS,
+    )
+    tokens: int = setting(
+        256, "Tokens of a window of text.", panel="Text", option="text-tokens", ge=2, le=2**31
+    )
+    weight: float = setting(
+        1.0,
+        "Weight of the text's mean loss in the sum; that of recall is 1.",
+        panel="Text",
+        option="text-weight",
+        gt=0,
+    )
 
 
 class Start(Record):
@@ -54,88 +74,113 @@ class Start(Record):
 
     def shape(self) -> dict[str, int]:
         """The shape of the model, in the words of `Training`."""
+        from ..models import CompressedQwen3Config  # needs torch
+
         config = CompressedQwen3Config(**self.config)
         return {name: getattr(config, theirs) for name, theirs in SHAPE.items()}
 
 
-class Training(Record):
+class Training(Settings):
     """Everything that decides a training run; the same settings give the same weights on one machine.
 
     Attributes:
-        compression: how the model folds its KV cache; None trains the full-attention baseline.
+        compression: how the model compresses its KV cache; None trains the full-attention baseline.
         task: the sequences of records; None trains on text alone.
         text: text beside the records; None trains on records alone.
         start: weights to start from; None starts from random ones.
-        layers, hidden_size, heads, kv_heads, head_dim, feed_forward: shape of the Qwen3 model.
-        tie_embeddings: the embedding is the output matrix as well.
-        rope_theta: base of the rotary embedding's wavelengths.
-        steps: optimizer steps.
-        rows: sequences of records per step, over all processes, while the contexts are short.
-        queries: the most recalled values per step; where rows × pairs exceeds it there are fewer rows, so that
-            long contexts cost no more than short ones.
-        first_pairs, max_pairs: the curriculum starts at the first and doubles up to the last.
-        promote: running loss, in nats, below which the number of pairs doubles.
-        optimizer: `muon` for the weight matrices of the layers and AdamW for the rest, or `adamw` for all.
-        lr_matrices: step size for the weight matrices of the layers.
-        embedding_std: standard deviation of the token embeddings where they start from random ones.
-        lr_gates: AdamW's step size for the compressors' gates and slot biases.
-        lr_rest: AdamW's step size for all other parameters: embeddings, head and norms.
-        weight_decay: decoupled, of the weight matrices of the layers.
-        clip: the gradient's norm is cut to this.
-        warmup: steps of linear warm-up.
-        decay: the last fraction of steps, in which the step sizes fall to zero.
-        schedule: how they fall: linearly, or as half a cosine.
-        accumulate: each step's sequences are read in so many parts, to save memory.
-        precision: `bf16` computes in bfloat16 where that is safe and keeps weights in float32.
-        balance: weight of the penalty on uneven gates (`training.gates.imbalance`).
-        robust: records at a phase weigh more the worse they are recalled there: by their running loss to this power
-            (`training.robust.phase_weights`).
-        robust_after: steps before that begins, so that heads may first come to prefer different slots.
-        random_shift: read every part of every step on a grid moved by a shift of its own, 0 to S − 1.
-        raw_steps: in so many first steps nothing is compressed, so that the layers first learn what to look for, and
-            then to find it in entries.
-        shared_start: start from the weights that full attention starts from with the same seed, so that rows of one
-            seed differ in nothing but their grid; the compressors' own weights are drawn apart.
-        seed: seeds the weights and every batch.
     """
 
     compression: Compression | None = None
     task: RetrievalTask | None = RetrievalTask()
     text: Text | None = None
     start: Start | None = None
-    layers: int = Field(default=2, ge=1, le=10_000)
-    hidden_size: int = Field(default=64, ge=2, le=1_000_000)
-    heads: int = Field(default=4, ge=1, le=1_000_000)
-    kv_heads: int = Field(default=2, ge=1)
-    head_dim: int = Field(default=32, ge=2, le=1_000_000)
-    feed_forward: int = Field(default=128, ge=1, le=1_000_000)
-    tie_embeddings: bool = False
-    rope_theta: float = Field(default=10000.0, gt=1)
-    steps: int = Field(default=4000, ge=1)
-    rows: int = Field(default=48, ge=1)
-    queries: int = Field(default=768, ge=1)
-    first_pairs: int = Field(default=4, ge=1)
-    max_pairs: int = Field(default=16, ge=1)
-    promote: float = Field(default=2.0, gt=0)
-    optimizer: Literal["muon", "adamw"] = "muon"
-    lr_matrices: float = Field(default=0.01, gt=0)
-    lr_gates: float = Field(default=0.004, gt=0)
-    lr_rest: float = Field(default=0.004, gt=0)
-    weight_decay: float = Field(default=0.0, ge=0)
-    clip: float = Field(default=1.0, gt=0)
-    embedding_std: float = Field(default=1.0, gt=0)
-    warmup: int = Field(default=20, ge=0)
-    decay: float = Field(default=0.2, ge=0, le=1)
-    schedule: Literal["linear", "cosine"] = "linear"
-    accumulate: int = Field(default=1, ge=1)
-    precision: Literal["fp32", "bf16"] = "fp32"
-    balance: float = Field(default=0.0, ge=0)
-    robust: float = Field(default=0.0, ge=0)
-    robust_after: int = Field(default=0, ge=0)
-    random_shift: bool = False
-    raw_steps: int = Field(default=0, ge=0)
-    shared_start: bool = False
-    seed: int = Field(default=0, ge=0, lt=2**63)
+    layers: int = setting(2, "Layers.", panel="Model", ge=1, le=10_000)
+    hidden_size: int = setting(64, "Model width.", panel="Model", ge=2, le=1_000_000)
+    heads: int = setting(4, "Query heads per layer.", panel="Model", ge=1, le=1_000_000)
+    kv_heads: int = setting(2, "KV heads per layer.", panel="Model", ge=1, le=1_000_000)
+    head_dim: int = setting(32, "Channels per head.", panel="Model", ge=2, le=1_000_000)
+    feed_forward: int = setting(128, "Width of the feed-forward part.", panel="Model", ge=1, le=1_000_000)
+    tie_embeddings: bool = setting(False, "The embedding is the output matrix as well.", panel="Model")
+    rope_theta: float = setting(
+        10000.0, "Base of the rotary embedding's wavelengths.", panel="Model", gt=1, le=1e30
+    )
+    steps: int = setting(4000, "Optimizer steps.", panel="Optimizer", short="-n", ge=1, le=MOST_STEPS)
+    rows: int = setting(
+        48,
+        "Sequences of records per step, over all processes, while the contexts are short.",
+        panel="Records",
+        ge=1,
+        le=MOST_PAIRS,
+    )
+    queries: int = setting(
+        768,
+        "The most recalled values per step: beyond it there are fewer rows, so that long contexts cost no more.",
+        panel="Records",
+        ge=1,
+        le=2**31,
+    )
+    first_pairs: int = setting(
+        4, "Records per context at which the curriculum begins.", panel="Records", ge=1, le=MOST_PAIRS
+    )
+    max_pairs: int = setting(
+        16, "Records per context up to which the curriculum doubles.", panel="Records", ge=1, le=MOST_PAIRS
+    )
+    promote: float = setting(
+        2.0, "Running loss, in nats, below which the number of records doubles.", panel="Records", gt=0
+    )
+    optimizer: Literal["muon", "adamw"] = setting(
+        "muon", "For the layers' weight matrices; AdamW moves the rest.", panel="Optimizer"
+    )
+    lr_matrices: float = setting(0.01, "Step size of the layers' weight matrices.", panel="Optimizer", gt=0)
+    lr_gates: float = setting(
+        0.004, "Step size of the compressors' gates and slot biases.", panel="Optimizer", gt=0
+    )
+    lr_rest: float = setting(0.004, "Step size of embeddings, head and norms.", panel="Optimizer", gt=0)
+    weight_decay: float = setting(
+        0.0, "Decoupled decay of the layers' weight matrices.", panel="Optimizer", ge=0
+    )
+    clip: float = setting(1.0, "The gradient's norm is cut to this.", panel="Optimizer", gt=0)
+    embedding_std: float = setting(1.0, "Standard deviation of random token embeddings.", panel="Model", gt=0)
+    warmup: int = setting(20, "Steps of linear warm-up.", panel="Schedule", ge=0, le=MOST_STEPS)
+    decay: float = setting(
+        0.2, "The last share of the steps, in which step sizes fall to 0.", panel="Schedule", ge=0, le=1
+    )
+    schedule: Literal["linear", "cosine"] = setting(
+        "linear", "How they fall: linearly, or as half a cosine.", panel="Schedule"
+    )
+    accumulate: int = setting(
+        1, "Read each step in so many parts, to save memory.", panel="Optimizer", ge=1, le=MOST_PAIRS
+    )
+    precision: Literal["fp32", "bf16"] = setting(
+        "fp32", "bf16 computes in bfloat16 where that is safe; weights stay float32.", panel="Optimizer"
+    )
+    balance: float = setting(0.0, "Weight of the penalty on uneven gates.", panel="Gates", ge=0)
+    robust: float = setting(
+        0.0, "Weigh records by the running loss of their phase to this power.", panel="Gates", ge=0
+    )
+    robust_after: int = setting(
+        0,
+        "Steps before --robust begins, so that heads first come to prefer different slots.",
+        panel="Gates",
+        ge=0,
+        le=MOST_STEPS,
+    )
+    random_shift: bool = setting(
+        False,
+        "Read every part of every step on a grid moved by a shift of its own, 0 to S - 1.",
+        panel="Gates",
+    )
+    raw_steps: int = setting(
+        0,
+        "Compress nothing in so many first steps, in which layers learn what to look for.",
+        panel="Schedule",
+        ge=0,
+        le=MOST_STEPS,
+    )
+    shared_start: bool = setting(
+        False, "Start from the weights that full attention has with the same seed.", panel="Model"
+    )
+    seed: int = setting(0, "Seed of the weights and of every batch.", short="-s", ge=0, lt=2**63)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -182,6 +227,8 @@ class Training(Record):
             return
         if self.compression is None:
             raise ValueError("balance and random_shift act on the grid of a compression, and there is none")
+        from ..compressors import AbstractWindowPool  # needs torch
+
         name = self.compression.compressor
         kind: type[AbstractCompressor] = COMPRESSORS.load(name)
         if not issubclass(kind, AbstractWindowPool) or "period" in kind.breaks:
@@ -226,6 +273,8 @@ class Training(Record):
     def vocabulary_size(self) -> int:
         """How many ids the model knows: the checkpoint's, or one more than the largest of text and records."""
         if self.start is not None:
+            from ..models import CompressedQwen3Config  # needs torch
+
             return CompressedQwen3Config(**self.start.config).vocab_size
         return self._ids()
 
@@ -235,6 +284,8 @@ class Training(Record):
 
     def architecture(self) -> CompressedQwen3Config:
         """The configuration of the model that these settings train."""
+        from ..models import CompressedQwen3Config  # needs torch
+
         compression = None if self.compression is None else self.compression.model_dump(mode="json")
         if self.start is not None:
             return CompressedQwen3Config(**self.start.config, compression=compression)

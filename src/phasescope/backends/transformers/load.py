@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
-import phasescope.models  # noqa: F401  # registers our classes with the auto classes
+import phasescope.models.qwen3  # noqa: F401  # registers our classes with the auto classes
 
 from ...checkpoints.card import read_card
 from ...checkpoints.config import load_config
