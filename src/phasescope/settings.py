@@ -87,7 +87,7 @@ def _limit(error: ValidationError) -> str | None:
     shown = (
         f"{limit:,}" if isinstance(limit, int) and limit < 2**40 else f"{limit:g}" if limit < 2**40 else limit
     )
-    return f"{problem['loc'][0]} is {problem['input']!r:.200}; give {words} {shown}"
+    return f"{'.'.join(map(str, problem['loc']))} is {problem['input']!r:.200}; give {words} {shown}"
 
 
 def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:

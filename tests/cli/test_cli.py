@@ -88,7 +88,7 @@ def test_measuring_again_changes_nothing_and_other_settings_are_refused(tmp_path
         (["train", "--out", "x", "--compressor", "scaler", "--steps", "1"], "scalar_gate"),
         (
             ["train", "--out", "x", "--compressor", "uniform", "--width", "0", "--steps", "1"],
-            "must be 1 to 1,048,576",
+            "width is 0; give at least 1",
         ),
         (["train", "--out", "x", "--steps", "0"], "steps"),
         (["train", "--out", "x", "--heads", "3", "--kv-heads", "2", "--steps", "1"], "heads"),

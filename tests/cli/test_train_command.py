@@ -152,7 +152,7 @@ def test_a_recipe_is_overridden_by_what_is_said_and_by_no_default(settings):
         ("--max-pairs 113", "max_pairs is 113"),
         ("--accelerator h100", "are for --plan"),
         ("--hidden-size 1000000000000000000", "hidden_size is 1000000000000000000"),
-        ("--compressor uniform --stride 1000000000000000000", "too far apart for sequences of at most 158"),
+        ("--compressor uniform --stride 1000000000000000000", "give at most 1,048,576"),
     ],
 )
 def test_wrong_options_are_one_clear_line(settings, options, message):

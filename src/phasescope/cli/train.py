@@ -94,7 +94,11 @@ def train(
     records = spoken(context, task) | ({} if keys is None else {"keys": keys})
     text = {name.removeprefix("text_"): value for name, value in spoken(context, reading).items()}
     chosen = spoken(context, given)
-    for kind, values in ((Training, chosen), (RetrievalTask, spoken(context, task))):
+    for kind, values in (
+        (Training, chosen),
+        (RetrievalTask, spoken(context, task)),
+        (Compression, compression),
+    ):
         kind.refuse_out_of_range(values)  # before torch is imported
     experiments = need_models(threads)
     inputs = experiments.Inputs(corpus=corpus, start=start)
