@@ -9,8 +9,8 @@ import pytest
 
 from phasescope.reporting.method import describe
 from phasescope.runs import RunDescription
+from tests.builders.findings import analysis_of
 from tests.descriptions import described
-from tests.reporting.conftest import analysis_of
 
 SETTINGS = {"pairs": 64, "contexts": 4, "residues": 24, "questions": None, "margin": 12}
 

@@ -13,7 +13,7 @@ import pytest
 
 from phasescope.reporting.method import Method
 from phasescope.reporting.run_page import figures_of, render
-from tests.reporting.conftest import analysis_of
+from tests.builders.findings import analysis_of
 
 HOSTILE = (
     "<script>alert(1)</script>",

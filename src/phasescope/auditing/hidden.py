@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import optimize, stats
 
+from ..statistics.correction import SIGNIFICANT
 from .coverage import Floats, Ints
 
-LEVEL = 0.05
 POWER = 0.8
 
 
@@ -57,7 +57,7 @@ def detectable_loss(count_S: Ints, accuracy: float) -> list[float | None]:
     Source: Fleiss, Levin and Paik 2003, Statistical Methods for Rates and Proportions, section 4.3, without
         its continuity correction.
     """
-    level, total = stats.norm.isf(LEVEL / 2 / len(count_S)), int(count_S.sum())
+    level, total = stats.norm.isf(SIGNIFICANT / 2 / len(count_S)), int(count_S.sum())
     solved = {n: _solve(n, total - n, accuracy, level) for n in map(int, np.unique(count_S))}
     return [solved[int(n)] for n in count_S]
 
