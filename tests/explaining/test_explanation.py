@@ -194,5 +194,5 @@ def test_a_model_that_answers_otherwise_than_the_run_is_refused(measured, tmp_pa
     lines = [line.model_copy(update={"logprob": line.logprob - 0.5}) for line in read_log(log)]
     log.unlink()
     ObservationLog(log).append(lines)
-    with pytest.raises(UsageError, match="answers otherwise"):
+    with pytest.raises(UsageError, match="does not answer as in"):
         explain(tmp_path / "run", tmp_path / "e")

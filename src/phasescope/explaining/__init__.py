@@ -1,6 +1,6 @@
-"""Why a model's recall depends on phase: heads taken away one at a time, gates read, and the theory made runnable.
+"""Why a model's recall depends on phase: heads ablated one at a time, and gates read on real inputs.
 
-What runs models (`explanation`, `measured`, `ablation`, `probe`, `seam`, `reading`) needs torch and is imported by
+What runs models (`explanation`, `measured`, `ablation`, `probe`, `hooks`, `reading`) needs torch and is imported by
 name; the rest is numpy alone.
 """
 

@@ -146,7 +146,7 @@ class Explanation:
         """Explain, or go on where an interrupted explanation stopped.
 
         Args:
-            report: told the answered trials, and all.
+            report: called with the number of answered trials, and of all.
 
         Returns:
             what explain.json holds now.
@@ -288,15 +288,15 @@ class Explanation:
 
     def _compare(self, lines: Sequence[Observation]) -> None:
         """The untouched model must answer as it did in the run."""
-        told = {o.trial: o.logprob for o in self.measured.observed}
+        measured = {o.trial: o.logprob for o in self.measured.observed}
         gaps = [
             abs(line.logprob - there)
             for line in lines
-            if line.logprob is not None and (there := told.get(line.trial)) is not None
+            if line.logprob is not None and (there := measured.get(line.trial)) is not None
         ]
         if gaps and max(gaps) > LOG_TOLERANCE:
             raise UsageError(
-                f"{self.backend.name} answers otherwise than in {self.measured.folder}: a log-probability differs by "
+                f"{self.backend.name} does not answer as in {self.measured.folder}: a log-probability differs by "
                 f"{max(gaps):.2g} nats; measure again with this model, device and version"
             )
 

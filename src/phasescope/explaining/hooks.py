@@ -57,7 +57,7 @@ def find_attention_hooks(model: nn.Module) -> list[AttentionHook]:
     (DeepSeek-V4, which projects in groups).
 
     Raises:
-        UsageError: if there is none, or their numbers of heads cannot be told.
+        UsageError: if there is none, or their numbers of heads are not known.
     """
     modules = dict(model.named_modules())
     hooks = []
@@ -82,10 +82,10 @@ def find_attention_hooks(model: nn.Module) -> list[AttentionHook]:
 
 
 def _queries(module: nn.Module, projection: nn.Module, channels: int) -> int:
-    """How many query heads a layer has: by its own word, else by the width of its projection."""
-    told = getattr(module, "num_heads", None) or getattr(module, "num_attention_heads", None)
-    if isinstance(told, int):
-        return told
+    """How many query heads a layer has: by its own attribute, else by the width of its projection."""
+    count = getattr(module, "num_heads", None) or getattr(module, "num_attention_heads", None)
+    if isinstance(count, int):
+        return count
     width = int(getattr(projection, "in_features", 0))
     if not width or width % channels:
         raise UsageError(

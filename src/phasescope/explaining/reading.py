@@ -26,7 +26,7 @@ ENTRIES = "phasescope_entries"
 
 
 def has_branches(attention: nn.Module) -> bool:
-    """Whether a layer reads entries beside raw tokens, and they can be told apart."""
+    """Whether a layer reads entries beside raw tokens, and both can be separated."""
     return isinstance(attention, CompressedAttention) or getattr(attention, "compressor", None) is not None
 
 

@@ -56,7 +56,7 @@ class Shape:
         layer: counted from 0 over the layers that can be taken apart.
         queries: query heads.
         kv_heads: KV heads that they share evenly.
-        branches: whether its entries and its raw tokens can be told apart.
+        branches: whether its entries and its raw tokens can be separated.
     """
 
     layer: int
@@ -74,7 +74,7 @@ def every_head(shapes: Sequence[Shape], branch: Branch = "all") -> list[Unit]:
     """One unit per KV head; where a layer has a single one, its query heads and its compressed branch.
 
     A layer with one KV head that several query heads share is one unit as a KV head too, so that layers with one
-    and with several KV heads are told of in the same words.
+    and with several KV heads are named alike.
 
     Raises:
         UsageError: if a branch is asked for that no layer has.

@@ -132,7 +132,7 @@ def _lines(path: Path, layout: Layout) -> list[dict[str, Any]]:
         try:
             record = json.loads(line)
         except ValueError as error:
-            raise BrokenRecordError(f"{path}, line {number}: no JSON: {error}; mend the line") from None
+            raise BrokenRecordError(f"{path}, line {number}: no JSON: {error}; fix the line") from None
         if not isinstance(record, dict) or not isinstance(record.get(layout.text), str):
             raise UsageError(
                 f"{path}, line {number} has no text in {layout.text!r}; name its field with --text"

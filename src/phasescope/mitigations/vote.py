@@ -38,7 +38,7 @@ class PhaseVote:
         margin      that of the asking whose best answer leads its runner-up by most
         majority    the most frequent one
 
-    and of equals the one from the earliest shift. A probability that an asking doesn't tell counts as 0: it is
+    and of equals the one from the earliest shift. A probability that an asking does not give counts as 0: it is
     known for its own greedy answer and for the trial's candidates. With `below`, the first shift alone is
     asked, and the others only where its margin is smaller (in nats): the adaptive vote.
 
@@ -145,14 +145,14 @@ Choice = Callable[[Trial, Sequence[Reply]], Reply]
 def _by_mean(trial: Trial, replies: Sequence[Reply]) -> Reply:
     place = {candidate: index for index, candidate in enumerate(trial.candidate_ids)}
 
-    def told(reply: Reply, answer: Reply) -> float:
+    def probability(reply: Reply, answer: Reply) -> float:
         if reply.ids == answer.ids and reply.greedy_logprob is not None:
             return float(np.exp(reply.greedy_logprob))
         index = place.get(answer.ids[0]) if len(answer.ids) == 1 else None
         known = index is not None and reply.candidate_logprobs is not None
         return float(np.exp(reply.candidate_logprobs[index])) if known else 0.0  # type: ignore[index]  # known
 
-    return max(replies, key=lambda answer: sum(told(reply, answer) for reply in replies))
+    return max(replies, key=lambda answer: sum(probability(reply, answer) for reply in replies))
 
 
 def _by_margin(trial: Trial, replies: Sequence[Reply]) -> Reply:
