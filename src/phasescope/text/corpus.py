@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field, model_validator
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from ..errors import BrokenRecordError, UsageError
-from ..files import LOCK, alone, dump_json, read_json, write_atomic
+from ..files import LOCK, alone, dump_json, read_record, write_atomic
 from ..records import Record
 from .tokens import Tokenizer
 
@@ -32,6 +33,7 @@ SPLIT = 1 << 16
 
 Ids = npt.NDArray[np.int64]
 Report = Callable[[int], None]
+Count = Annotated[int, Field(ge=0)]
 
 
 class Facts(Record):
@@ -49,14 +51,20 @@ class Facts(Record):
         digest: SHA-256 of all ids.
     """
 
-    tokens: dict[str, int]
-    documents: dict[str, int]
-    bytes: dict[str, int]
-    vocabulary: int
-    end: int
-    dtype: str
+    tokens: dict[str, Count]
+    documents: dict[str, Count]
+    bytes: dict[str, Count]
+    vocabulary: int = Field(ge=1, le=2**32)
+    end: int = Field(ge=0, lt=2**32)
+    dtype: Literal["<u2", "<u4"]
     tokenizer: str
     digest: str
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if any(set(counts) != set(PARTS) for counts in (self.tokens, self.documents, self.bytes)):
+            raise ValueError(f"tokens, documents and bytes are counted for {' and '.join(PARTS)}")
+        return self
 
 
 @dataclass(frozen=True)
@@ -78,10 +86,7 @@ class Corpus:
             raise UsageError(
                 f"no corpus at {folder}; make one with: phasescope corpus {folder} --text FOLDER"
             )
-        facts = read_json(folder / "corpus.json")
-        if not isinstance(facts, dict):
-            raise BrokenRecordError(f"{folder / 'corpus.json'} holds no object; build the corpus again")
-        corpus = cls(folder, Facts.checked(**facts))
+        corpus = cls(folder, read_record(folder / "corpus.json", Facts))
         for part in PARTS:
             path, size = folder / f"{part}.bin", np.dtype(corpus.facts.dtype).itemsize
             if not path.is_file() or path.stat().st_size != corpus.facts.tokens[part] * size:
@@ -313,7 +318,7 @@ def _pack(
         **counts,
         vocabulary=tokenizer.size,
         end=end,
-        dtype=dtype.str,
+        dtype="<u2" if dtype.itemsize == 2 else "<u4",
         tokenizer=tokenizer.digest,
         digest=hashlib.sha256(b"".join(sums[part].digest() for part in PARTS)).hexdigest(),
     )

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..errors import BrokenRecordError, UsageError
-from ..files import LOCK, alone, dump_json, write_atomic
+from ..files import LOCK, alone, dump_json, parse_json, read_bytes, write_atomic
 from ..models import CompressedQwen3ForCausalLM
 from ..text.corpus import Corpus
 from .checkpoint import load_state, save_state
@@ -337,7 +337,7 @@ def _claim(out: Path, settings: Training, held: ExitStack) -> None:
         raise UsageError(
             f"{out} holds files that are no training run's; name a folder that is empty or not there yet"
         )
-    if path.exists() and path.read_text() != content:
+    if path.exists() and read_bytes(path) != content.encode():
         raise UsageError(
             f"{out} holds a run with other settings (see training.json there); use another --out folder"
         )
@@ -352,15 +352,15 @@ def _log(path: Path, facts: dict[str, Any]) -> None:
 def _cut_logs(out: Path, step: int) -> None:
     """Drop lines that a kill left behind the last checkpoint."""
     for path in (path for path in (out / LOG, out / CURVE) if path.exists()):
-        lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        lines = [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
         kept = [line for number, line in enumerate(lines, 1) if _step_of(path, number, line) <= step]
-        write_atomic(path, "".join(kept))
+        write_atomic(path, b"".join(kept))
 
 
-def _step_of(path: Path, number: int, line: str) -> int:
-    try:
-        return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
-        raise BrokenRecordError(
-            f"{path}, line {number} tells of no step; restore the line or take it out"
-        ) from None
+def _step_of(path: Path, number: int, line: bytes) -> int:
+    where = f"{path}, line {number}"
+    record = parse_json(line, where)
+    step = record.get("step") if isinstance(record, dict) else None
+    if not isinstance(step, int):
+        raise BrokenRecordError(f"{where} tells of no step; restore the line or take it out")
+    return step
