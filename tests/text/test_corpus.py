@@ -196,7 +196,7 @@ def test_what_cannot_be_built_is_one_line(tmp_path):
     with pytest.raises(UsageError, match="holds a corpus already"):
         build(never(), tokenizer, tmp_path / "c")
     (tmp_path / "c" / "corpus.json").write_text("[]")
-    with pytest.raises(BrokenRecordError, match="corpus.json is damaged"):
+    with pytest.raises(BrokenRecordError, match=r"corpus\.json is damaged"):
         Corpus.open(tmp_path / "c")
 
 

@@ -125,3 +125,9 @@ def test_the_curriculum_doubles_and_long_contexts_have_fewer_rows():
     settings = Training(first_pairs=4, max_pairs=24, rows=48, queries=384)
     assert settings.stages() == [4, 8, 16, 24]
     assert [settings.rows_at(pairs) for pairs in settings.stages()] == [48, 48, 24, 16]
+
+
+def test_a_config_that_is_no_qwen3s_is_one_line():
+    """Whatever class of error the library has for it."""
+    with pytest.raises(UsageError, match=r"the config\.json to start from is no Qwen3's: .*hidden_size"):
+        Start(weights="", config={"hidden_size": ["x"]}).shape()

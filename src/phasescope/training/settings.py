@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from ..catalog import COMPRESSORS
+from ..errors import UsageError
 from ..models import Compression
 from ..records import Record
 from ..settings import Settings, setting
@@ -73,10 +74,20 @@ class Start(Record):
     config: dict[str, Any]
 
     def shape(self) -> dict[str, int]:
-        """The shape of the model, in the words of `Training`."""
+        """The shape of the model, in the words of `Training`.
+
+        Raises:
+            UsageError: if the config is none of a Qwen3.
+        """
         from ..models import CompressedQwen3Config  # needs torch
 
-        config = CompressedQwen3Config(**self.config)
+        try:
+            config = CompressedQwen3Config(**self.config)
+        except UsageError:
+            raise
+        except Exception as error:  # transformers has no one class for what is wrong with a config
+            problem = " ".join(str(error).split())[:300]
+            raise UsageError(f"the config.json to start from is no Qwen3's: {problem}") from None
         return {name: getattr(config, theirs) for name, theirs in SHAPE.items()}
 
 
