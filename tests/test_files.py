@@ -115,7 +115,7 @@ def test_many_may_write_one_file_at_once(tmp_path: Path) -> None:
     [
         (errno.ENOSPC, "free some space and give the same command again; what was finished is kept"),
         (errno.EDQUOT, "free some space"),
-        (errno.EROFS, "give a path that can be written"),
+        (errno.EROFS, "give a path that can be read and written"),
     ],
 )
 def test_a_full_disk_is_one_line_with_its_remedy(

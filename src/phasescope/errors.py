@@ -1,5 +1,6 @@
 """Errors that a user can act on: what was given, what is allowed, what to do."""
 
+import errno
 import re
 import unicodedata
 
@@ -17,6 +18,13 @@ def plain(text: str, limit: int = 60) -> str:
         c if unicodedata.category(c)[0] != "C" else "\N{REPLACEMENT CHARACTER}" for c in text[: 4 * limit]
     )
     return kept if len(kept) <= limit else kept[: limit - 1].rstrip() + "…"
+
+
+def remedy(error: OSError) -> str:
+    """What to do when the operating system refuses a file: more space, or another path."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some space and give the same command again; what was finished is kept"
+    return "give a path that can be read and written"
 
 
 class PhasescopeError(Exception):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import secrets
@@ -16,7 +15,7 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from .errors import BrokenRecordError, UsageError
+from .errors import BrokenRecordError, UsageError, remedy
 from .records import Record, bounded, first_problem
 
 Kind = TypeVar("Kind", bound=Record)
@@ -65,11 +64,7 @@ def writing(path: Path) -> Iterator[None]:
 
 def cannot_write(error: OSError, path: Path) -> str:
     """Why a path could not be written, and the remedy: more space, or another place."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        remedy = "free some space and give the same command again; what was finished is kept"
-    else:
-        remedy = "give a path that can be written"
-    return f"cannot write {path}: {error.strerror or error}; {remedy}"
+    return f"cannot write {path}: {error.strerror or error}; {remedy(error)}"
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
 from .. import __version__
-from ..errors import PhasescopeError, hide_passwords
+from ..errors import PhasescopeError, hide_passwords, remedy
 from . import CLOSED_PIPE
 from .interrupt import INTERRUPTED, message
 
@@ -154,7 +154,7 @@ def perform(arguments: list[str]) -> int:
         return INTERRUPTED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        say(f"{where}{error.strerror or error}; give a path that can be read and written")
+        say(f"{where}{error.strerror or error}; {remedy(error)}")
         return 2
     except Exception as error:
         if os.environ.get("PHASESCOPE_DEBUG"):
