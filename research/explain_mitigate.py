@@ -58,7 +58,7 @@ from phasescope.explaining.result import Contrast
 from phasescope.files import read_json
 from phasescope.protocols import InSequencePadding
 from phasescope.reporting import build_report
-from phasescope.verbs import local, measure, mitigate
+from phasescope.verbs import measure, mitigate
 
 PROTOCOL = "in_sequence"
 """Distractors are not locked to the source there, so that the phase is the source's alone."""
@@ -136,7 +136,7 @@ def two_heads(models: Path | None) -> Path:
 def explained(folder: Path, out: Path, **settings: Any) -> tuple[ExplanationResult, float, float]:
     """An explanation on 200 blocks or more, and its seconds by the clock and of CPU."""
     run = out / folder.name
-    measure(local([str(folder)]), [PROTOCOL], run, seed=0, contexts=13)
+    measure(folder, protocol=PROTOCOL, out=run, contexts=13)
     started, cpu = time.perf_counter(), time.process_time()
     prepared = Explanation(run, Settings(blocks=200, **settings))
     print(f"{folder.name}: {prepared.cost().words()}", flush=True)
@@ -182,7 +182,7 @@ def mitigate_half() -> dict[str, Any]:
     """What pads and votes win on the zoo's most sensitive model, on prompts that its profile was not measured on."""
     with tempfile.TemporaryDirectory() as out:
         run = Path(out) / "run"
-        measure(local([FLAT, MENDED]), [PROTOCOL], run, seed=0, contexts=CONTEXTS)
+        measure([FLAT, MENDED], protocol=PROTOCOL, out=run, contexts=CONTEXTS)
         build_report([run])
         found = {}
         for condition in (MENDED, FLAT):

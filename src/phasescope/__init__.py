@@ -21,8 +21,19 @@ if TYPE_CHECKING:
     from .records import Observation as Observation
     from .records import Reply as Reply
     from .records import Trial as Trial
+    from .running.runner import Condition as Condition
     from .runs import Run as Run
     from .runs import read_run as read_run
+    from .verbs.audit import audit as audit
+    from .verbs.check import check as check
+    from .verbs.explain import explain as explain
+    from .verbs.inspect import inspect as inspect
+    from .verbs.measure import measure as measure
+    from .verbs.measure import plan as plan
+    from .verbs.mitigate import mitigate as mitigate
+    from .verbs.report import report as report
+    from .verbs.sweep import sweep as sweep
+    from .verbs.train import train_anew as train
 
 __version__ = "0.1.0"
 
@@ -38,5 +49,10 @@ __getattr__, __dir__ = lazily(
     )
     | dict.fromkeys(("Dropped", "Finding", "Observation", "Reply", "Trial"), ".records")
     | dict.fromkeys(("Run", "read_run"), ".runs")
-    | {"WindowGrid": ".grid"},
+    | {"Condition": ".running.runner", "WindowGrid": ".grid", "plan": ".verbs.measure"}
+    | {"train": ".verbs.train:train_anew"}
+    | {
+        name: f".verbs.{name}"
+        for name in ("audit", "check", "explain", "inspect", "measure", "mitigate", "report", "sweep")
+    },
 )

@@ -13,13 +13,14 @@ def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any]
 
     Args:
         package: its `__name__`.
-        homes: the module of each name, relative to the package.
+        homes: the module of each name, relative to the package; `module:attribute` where the names differ.
     """
 
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
-        value = getattr(import_module(homes[name], package), name)
+        module, _, attribute = homes[name].partition(":")
+        value = getattr(import_module(module, package), attribute or name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -94,7 +94,7 @@ def test_measuring_again_changes_nothing_and_other_settings_are_refused(tmp_path
         (["train", "--out", "x", "--heads", "3", "--kv-heads", "2", "--steps", "1"], "heads"),
         (["demo", "--sed", "1"], "--sed"),
         (["dmo"], "dmo"),
-        (["train", "--out", "x", "--width", "0"], "--width says how to compress"),
+        (["train", "--out", "x", "--width", "8"], "--width says how to compress"),
         (
             [
                 "train",

@@ -20,7 +20,7 @@ from phasescope.protocols import InSequencePadding
 from phasescope.reporting.explain_page import explain_page, explain_summary
 from phasescope.running.runner import Condition, run
 from phasescope.runs import read_run
-from phasescope.verbs import local, measure
+from phasescope.verbs.measure import measure
 
 MODEL = "w8s8-1kv"
 SMALL = {"pairs": 16, "contexts": 4}
@@ -31,7 +31,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model and its control, measured over four contexts."""
     folder = tmp_path_factory.mktemp("run")
     torch.set_num_threads(1)
-    measure(local([MODEL, "full-1kv"]), ["in_sequence"], folder, seed=0, **SMALL)
+    measure([MODEL, "full-1kv"], protocol="in_sequence", out=folder, **SMALL)
     return folder
 
 

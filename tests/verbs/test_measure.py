@@ -12,11 +12,12 @@ from phasescope.checkpoints import zoo
 from phasescope.checkpoints.resolve import Checkpoint, resolve
 from phasescope.runs import read_run
 from phasescope.verbs import local
+from phasescope.verbs import measure as measured
 
 
 def measure(models, protocols, out, *, tokenizer=None, **settings):
     """Local models by their names."""
-    experiments.measure(local(models, tokenizer=tokenizer), protocols, out, **settings)
+    measured(models, protocol=protocols, out=out, loading={"tokenizer": tokenizer}, **settings)
 
 
 def test_a_model_is_a_zoo_name_or_a_folder(tmp_path):

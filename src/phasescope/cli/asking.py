@@ -14,6 +14,7 @@ import typer
 from ..errors import UsageError
 from ..running import Engine
 from ..running.runner import Condition, run
+from ..verbs.measure import refuse_other_run
 from .engine import EngineOption, WorkersOption, engine_of
 from .extras import need_models
 from .options import options_from
@@ -228,6 +229,7 @@ class Asking:
             return False
         if out is None:
             raise UsageError("give --out, the run folder; or --plan to see what the run would cost")
+        refuse_other_run(out, conditions, seed)
         with bar() as progress:
             task = progress.add_task("trials", total=None, note="")
             run(

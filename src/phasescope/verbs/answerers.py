@@ -9,8 +9,10 @@ from typing import Any
 
 from ..backends import Backend, BackendSpec
 from ..backends.openai.backend import OpenAIBackend
+from ..catalog import BACKENDS
 from ..checkpoints.resolve import LONGEST_PROMPT, ROOM, Checkpoint, resolve
 from ..errors import UsageError
+from ..text.synthetic import RetrievalVocabulary
 from ..text.tokens import Tokenizer
 
 
@@ -102,3 +104,64 @@ def served(
     names: Sequence[str | None] = models or (None,)
     backends = [OpenAIBackend(base_url, name, own, **settings) for name in names]
     return [Answerer(backend.name, backend, None, tokenizer) for backend in backends]
+
+
+def answerers_of(
+    models: Any,
+    *,
+    tokenizer: str | Path | None = None,
+    vocabulary: RetrievalVocabulary | None = None,
+    name: str | None = None,
+    control: bool = False,
+    base_url: str | None = None,
+    **loading: Any,
+) -> list[Answerer]:
+    """Whoever is meant by one or several models.
+
+    Args:
+        models: a name, a folder, a live model of `transformers`, an `Answerer`, or a list of these.
+        tokenizer: a folder, for all of them.
+        vocabulary: ids of synthetic prompts, for a live model; else the commonest words of its tokenizer.
+        name: what a report calls a live model; by default the type of its config.
+        control: whether they have no grid by the user's word.
+        base_url: where a server is; `models` are then its models.
+        **loading: arguments of `TransformersBackend.load`, or of `OpenAIBackend` with `base_url`.
+
+    Raises:
+        UsageError: for a model that is not there, or that nothing can be asked of.
+    """
+    several = models if isinstance(models, list | tuple) else [models]
+    own = None if tokenizer is None else Path(tokenizer)
+    if base_url is not None:
+        return served(base_url, several, tokenizer=own, **({"grids": []} if control else {}), **loading)
+    found: list[Answerer] = []
+    for model in several:
+        if isinstance(model, Answerer):
+            found.append(model)
+        elif isinstance(model, str | Path):
+            found += local([str(model)], loading=loading, tokenizer=own, control=control)
+        else:
+            found.append(_live(model, own, vocabulary, name, control))
+    return found
+
+
+def _live(
+    model: Any,
+    tokenizer: Path | None,
+    vocabulary: RetrievalVocabulary | None,
+    name: str | None,
+    control: bool,
+) -> Answerer:
+    """A model that is loaded already."""
+    if not hasattr(model, "config"):
+        raise UsageError(
+            f"{type(model).__name__} is no model; give a name, a folder, or a causal language model of transformers"
+        )
+    if vocabulary is None and tokenizer is None:
+        raise UsageError("a live model needs the ids of its prompts; give tokenizer=FOLDER or vocabulary=")
+    ids = vocabulary or Tokenizer.load(tokenizer or Path()).vocabulary()
+    label = name or str(model.config.model_type)
+    backend: Backend = BACKENDS.load("transformers")(
+        model, ids, name=label, tokenizer=tokenizer, **({"grids": []} if control else {})
+    )
+    return Answerer(label, backend, None, tokenizer)

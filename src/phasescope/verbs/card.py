@@ -16,7 +16,6 @@ from ..running.runner import Report
 from ..statistics import analyse
 from ..statistics.conditions import read_conditions
 from ..text.corpus import Corpus
-from .answerers import local
 from .measure import DEMO_CONTEXTS, DEMO_PROTOCOLS, DEMO_SEED, measure
 
 CARD_WINDOWS = 512  # of held-out text
@@ -103,11 +102,12 @@ def _read_text(folder: Path, corpus: Corpus, tokens: int, device: str) -> dict[s
 def _recalled(folder: Path, device: str, report: Report) -> dict[str, list[Finding]]:
     """Recall by phase under both paddings, on records that were not trained on."""
     measure(
-        local([str(folder)], loading={"device": device}),
-        DEMO_PROTOCOLS,
-        folder / "phase",
+        folder,
+        protocol=DEMO_PROTOCOLS,
+        out=folder / "phase",
         seed=DEMO_SEED,
         report=report,
+        loading={"device": device},
         contexts=DEMO_CONTEXTS,
     )
     conditions, _ = read_conditions([folder / "phase"])

@@ -21,7 +21,7 @@ def check(
     model: str,
     *,
     strides: Sequence[int] = (),
-    run: Path | None = None,
+    run: str | Path | None = None,
     condition: str | None = None,
     seed: int = 0,
     device: str = "cpu",
@@ -32,7 +32,7 @@ def check(
     """Hold the engine that runs a local model to every invariance: `phasescope check`.
 
     Args:
-        model: a zoo name or a checkpoint folder.
+        model: a zoo name, a checkpoint folder, or a server's address.
         strides: beside those of the model's own grids, and pages of 16 and 64 tokens.
         run: a run of `measure` with the same model.
         condition: which condition of it.
@@ -45,6 +45,10 @@ def check(
     Raises:
         UsageError: for a model that cannot be loaded, or settings that do not fit.
     """
+    if "://" in model:
+        return check_server(
+            model, strides=strides, run=run, condition=condition, seed=seed, dtype=dtype, **settings
+        )
     from ..checking.local import LocalEngine, require_dtype  # needs torch, and checking a server does not
 
     require_dtype(dtype)
@@ -54,7 +58,7 @@ def check(
         folder, name=name, device=device, dtype=dtype, trust_remote_code=trust_remote_code
     )
     digest = backend.describe()["digest"]
-    effect = None if run is None else read_effect(run, condition=condition, digest=digest, seed=seed)
+    effect = None if run is None else read_effect(Path(run), condition=condition, digest=digest, seed=seed)
     engine = LocalEngine(backend.model, name=name, facts={"digest": digest})
     around = [*strides, *read_target(folder).strides, *ENGINE_STRIDES]
     return checking.check(engine, strides=around, seed=seed, effect=effect, **settings)
@@ -64,7 +68,7 @@ def check_server(
     url: str,
     *,
     strides: Sequence[int] = (),
-    run: Path | None = None,
+    run: str | Path | None = None,
     condition: str | None = None,
     seed: int = 0,
     model: str | None = None,
@@ -97,7 +101,7 @@ def check_server(
         raise UsageError(f"{url!r} is no address of a server; give http://HOST:PORT")
     dtype = "bfloat16" if dtype == "auto" else dtype
     require_rounding(dtype)
-    effect = None if run is None else read_effect(run, condition=condition, seed=seed)
+    effect = None if run is None else read_effect(Path(run), condition=condition, seed=seed)
     loaded = None if tokenizer is None else Tokenizer.load(tokenizer)
     around = [*strides, *ENGINE_STRIDES]
     with connected(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,13 @@ from ..catalog import PROTOCOLS
 from ..checkpoints import zoo
 from ..checkpoints.resolve import LONGEST_PROMPT, ROOM
 from ..errors import UsageError
+from ..planning.build import BUDGET, EFFECT, Prices, RunPlan, plan_run
 from ..protocols import PaddingSweep, Protocol
 from ..running import Engine
 from ..running.runner import Condition, Report, run
-from .answerers import Answerer, local
+from ..runs import Run, read_description, read_run
+from ..statistics.power import Guess
+from .answerers import Answerer, answerers_of
 
 DEMO_PROTOCOLS = ("prefix", "in_sequence")
 DEMO_SEED = 0
@@ -59,36 +62,123 @@ def conditions_of(
 
 
 def measure(
-    answerers: Sequence[Answerer],
-    protocols: Sequence[str],
-    out: Path,
+    models: Any,
     *,
-    seed: int,
+    out: str | Path,
+    protocol: str | Sequence[str] = "prefix",
+    control: Any = (),
+    seed: int = 0,
     report: Report = lambda done, total: None,
     engine: Engine | None = None,
+    command: str | None = None,
+    loading: Mapping[str, Any] | None = None,
     **settings: Any,
-) -> None:
-    """Measure every model under every protocol, in one run folder; an interrupted run goes on.
+) -> Run:
+    """Ask every model every question at every residue, in one run folder; an interrupted run goes on.
+
+        ps.measure(["full-1kv", "w8s8-1kv"], protocol="in_sequence", out="runs/first")
 
     Args:
-        answerers: who is asked.
-        protocols: names of the protocol catalog.
+        models: names, folders, or live models of `transformers`: one, or a list.
         out: the run folder.
+        protocol: one or several names of the protocol catalog.
+        control: models that have no grid by your word.
         seed: of every draw.
         report: told the trials that are done, and all.
         engine: who runs the models; by default this process.
-        **settings: as for `conditions_of`.
+        command: the command line, for a run that has one.
+        loading: who answers, and how: `device`, `dtype`, `threads`, `tokenizer`, `vocabulary`, `base_url`, … as
+            `answerers_of` has them.
+        **settings: of the protocols, as `conditions_of` has them: `pairs`, `contexts`, ….
+
+    Returns:
+        the run.
 
     Raises:
-        UsageError: for unknown names or settings that do not fit.
+        UsageError: for unknown names, settings that do not fit, or another run in `out`.
     """
-    run(conditions_of(answerers, protocols, **settings), out, seed, report, engine)
+    conditions = _conditions(models, protocol, control, loading or {}, settings)
+    refuse_other_run(Path(out), conditions, seed)
+    run(conditions, Path(out), seed, report, engine, command)
+    return read_run(Path(out))
+
+
+def plan(
+    models: Any,
+    *,
+    protocol: str | Sequence[str] = "prefix",
+    control: Any = (),
+    seed: int = 0,
+    effect: float = EFFECT,
+    accuracy: float = 0.5,
+    prices: Prices | None = None,
+    budget: float = BUDGET,
+    loading: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> RunPlan:
+    """What `measure` with the same arguments will see and cost; nothing is written.
+
+    Args:
+        models: as in `measure`.
+        protocol: as in `measure`.
+        control: as in `measure`.
+        seed: as in `measure`.
+        loading: as in `measure`.
+        effect: phase SD whose power is stated, as a fraction.
+        accuracy: the accuracy that is expected; 0.5 is the most cautious.
+        prices: per million tokens.
+        budget: seconds of calibration per condition; 0 for none.
+        **settings: of the protocols.
+
+    Raises:
+        UsageError: for what `measure` would refuse.
+    """
+    conditions = _conditions(models, protocol, control, loading or {}, settings)
+    return plan_run(
+        conditions, seed, guess=Guess(accuracy=accuracy), effect=effect, prices=prices, budget=budget
+    )
+
+
+def _conditions(
+    models: Any,
+    protocol: str | Sequence[str],
+    control: Any,
+    loading: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> list[Condition]:
+    answerers = answerers_of(models, **loading)
+    if control:
+        answerers += answerers_of(control, **{**loading, "control": True})
+    return conditions_of(answerers, [protocol] if isinstance(protocol, str) else protocol, **settings)
+
+
+def refuse_other_run(out: Path, conditions: Sequence[Condition], seed: int) -> None:
+    """Refuse a folder with another run before any model is loaded, as far as that shows without one.
+
+    Raises:
+        UsageError: naming what differs.
+    """
+    if not ((out / "run.json").is_file() and (out / "observations.jsonl").is_file()):
+        return
+    there = read_description(out)
+    named = [condition.name for condition in there.conditions]
+    wanted = [condition.name for condition in conditions]
+    for key, old, new in (("seed", there.seed, seed), ("conditions", named, wanted)):
+        if old != new:
+            raise UsageError(
+                f"{out / 'run.json'} has {key} = {old!r}, this run {new!r}; resume with the same, or use another folder"
+            )
 
 
 def demo(out: Path, *, seed: int = DEMO_SEED, report: Report = lambda done, total: None) -> None:
     """Measure the models that ship with the package for it under both paddings of key-value retrieval."""
     measure(
-        local(zoo.names(demo=True)), DEMO_PROTOCOLS, out, seed=seed, report=report, contexts=DEMO_CONTEXTS
+        zoo.names(demo=True),
+        protocol=DEMO_PROTOCOLS,
+        out=out,
+        seed=seed,
+        report=report,
+        contexts=DEMO_CONTEXTS,
     )
 
 

@@ -15,7 +15,7 @@ from .answerers import local
 
 
 def mitigate(
-    folder: Path,
+    folder: str | Path,
     *,
     condition: str | None = None,
     out: Path | None = None,
@@ -53,6 +53,7 @@ def mitigate(
     Raises:
         UsageError: if the run has no such profile, or the seed is the run's own.
     """
+    folder = Path(folder)
     profile = read_profile(folder, condition)
     description = read_description(folder)
     own = description.condition(profile.condition)

@@ -156,6 +156,48 @@ def train(
     ).card
 
 
+def train_anew(
+    out: str | Path,
+    *,
+    corpus: str | Path | None = None,
+    start: str | None = None,
+    recipe: str | None = None,
+    records: bool = True,
+    compression: Given | None = None,
+    text: Given | None = None,
+    task: Given | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+    measured: bool = True,
+    **settings: Any,
+) -> Any:
+    """Train a Qwen3 with a compressed KV cache on records, on text, or on both; an interrupted run goes on.
+
+    Args:
+        out: folder of the run.
+        corpus: folder of the text.
+        start: checkpoint to start from, a name or a folder.
+        recipe: NAME/ROW of `training.RECIPES`.
+        records: whether there are records in the mixture.
+        compression: fields of `Compression`.
+        text: fields of `Text`.
+        task: fields of `RetrievalTask`, and `keys`.
+        report: called after every step.
+        measured: whether the card says how the model reads and recalls.
+        **settings: fields of `Training`.
+
+    Returns:
+        the card.
+
+    Raises:
+        UsageError: for settings that do not go together, or another run in `out`.
+    """
+    inputs = Inputs(corpus=None if corpus is None else Path(corpus), start=start)
+    chosen = training_settings(
+        inputs, recipe=recipe, records=records, compression=compression, text=text, task=task, **settings
+    )
+    return train(chosen, Path(out), inputs, command="phasescope.train", report=report, measured=measured)
+
+
 def cost(settings: Training, *, processes: int = 1, accelerator: str | None = None) -> list[str]:
     """What a run will take, in lines, before anything is trained; see `training.cost.plan`."""
     from ..training.cost import plan

@@ -1,0 +1,38 @@
+"""Explain a run head by head."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..reporting.explain_page import explain_page
+
+if TYPE_CHECKING:
+    from ..explaining.explanation import Report
+    from ..explaining.result import ExplanationResult
+
+
+def explain(
+    run: str | Path,
+    *,
+    out: str | Path | None = None,
+    report: Report = lambda done, total: None,
+    **settings: Any,
+) -> ExplanationResult:
+    """Take heads away one at a time, read the gates, and write explain.json and explain.html.
+
+    Args:
+        run: a run folder that `measure` wrote.
+        out: where to write; by default `explain/CONDITION` in the run.
+        report: told the answered trials, and all.
+        **settings: as `explaining.explanation.Settings` has them.
+
+    Raises:
+        UsageError: if the run, the condition, the model or the settings cannot be explained.
+    """
+    from ..explaining.explanation import Explanation, Settings  # needs torch
+
+    prepared = Explanation(Path(run), Settings(**settings), None if out is None else Path(out))
+    found = prepared.run(report)
+    explain_page(prepared.path)
+    return found
