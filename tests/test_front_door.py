@@ -90,3 +90,14 @@ def test_plans_audits_and_inspections_are_results(tmp_path: Path) -> None:
     assert "1 of 4 phases" in ps.audit(tmp_path / "p.jsonl", strides=[4]).verdict
     assert ps.inspect("w8s8-1kv").strides == (8,)
     assert [path.name for path in tmp_path.iterdir()] == ["p.jsonl"]
+
+
+def test_results_become_tables(tmp_path: Path) -> None:
+    """A run has a row per observation, an audit one per stride and phase; both are short in a notebook."""
+    run = ps.measure("w8s8-1kv", protocol="prefix", out=tmp_path / "run", **SMALL)
+    assert run.to_arrow().num_rows == sum(map(len, run.observations.values()))
+    path = tmp_path / "b.csv"
+    path.write_text("position\n" + "\n".join(str(4 * n) for n in range(40)))
+    found = ps.audit(path, strides=[4], columns={"position": "position"})
+    assert found.to_arrow().column("samples").to_pylist() == [40, 0, 0, 0]
+    assert max(len(repr(run)), len(repr(found))) < 400

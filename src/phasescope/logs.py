@@ -177,7 +177,7 @@ def compress(path: Path) -> Path:
     Raises:
         UsageError: if the disk is full; the log is then as it was.
     """
-    import pyarrow as pa  # type: ignore[import-untyped]  # ships no types; slow to import, and seldom needed
+    import pyarrow as pa  # slow to import, and seldom needed
 
     if path.suffix == ".zst":
         return path

@@ -265,11 +265,29 @@ class Run:
         description: the content of run.json.
         observations: per condition, in the order of the description, what has been observed so far.
         dropped: per condition, the trials that could not be observed.
+        folder: where it was read from.
     """
 
     description: RunDescription
     observations: dict[str, list[Observation]]
     dropped: dict[str, list[Dropped]]
+    folder: Path
+
+    def to_arrow(self) -> Any:
+        """A `pyarrow.Table` of all observations, one row each."""
+        from .columns import arrow_table  # takes a while to import
+
+        return arrow_table(Observation, [one for own in self.observations.values() for one in own])
+
+    def to_pandas(self) -> Any:
+        """The same as a data frame.
+
+        Raises:
+            MissingExtraError: if pandas is not installed.
+        """
+        from .columns import pandas_frame
+
+        return pandas_frame(self.to_arrow())
 
     def __repr__(self) -> str:
         """Short, as a notebook shows it: each condition with how many of its trials were answered."""
@@ -294,13 +312,14 @@ def read_description(folder: Path) -> RunDescription:
     return read_record(path, RunDescription)
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: str | Path) -> Run:
     """Read a run folder, finished or not.
 
     Raises:
         UsageError: if the folder holds no run, or an observation belongs to none of its conditions.
         BrokenRecordError: if a file is damaged.
     """
+    folder = Path(folder)
     description = read_description(folder)
     names = [condition.name for condition in description.conditions]
     observations: dict[str, list[Observation]] = {name: [] for name in names}
@@ -315,4 +334,4 @@ def read_run(folder: Path) -> Run:
             observations[line.condition].append(line)
         else:
             dropped[line.condition].append(line)
-    return Run(description, observations, dropped)
+    return Run(description, observations, dropped, folder)

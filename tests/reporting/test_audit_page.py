@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from phasescope.auditing import Locator, Settings, audit
-from phasescope.reporting.audit_page import build_audit, exposure_bars, render, summary
+from phasescope.reporting.audit_page import exposure_bars, render, summary, write_audit
 
 
 @pytest.fixture
@@ -71,7 +71,9 @@ def test_the_terminal_says_the_verdict_first_and_what_was_left_out(tmp_path):
     """Then a line per stride."""
     path = tmp_path / "a.jsonl"
     path.write_text('{"position": 4}\n{"position": null}\n{"position": 8}\n')
-    said = build_audit(Settings(str(path), None, {}, Locator(), strides=(4,)), tmp_path / "out").splitlines()
+    said = write_audit(
+        audit(Settings(str(path), None, {}, Locator(), strides=(4,))), tmp_path / "out"
+    ).splitlines()
     assert said[0].startswith(f"{path}: visits 1 of 4 phases")
     assert "2 of 3 samples have a token position; left out:" in said[1]
     assert f"first: {path}, line 2" in said[1]

@@ -102,7 +102,7 @@ class Settings:
         return tuple(sorted({*(STRIDES if self.strides is None else self.strides), *self.model_strides}))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit:
     """What an audit found.
 
@@ -124,6 +124,33 @@ class Audit:
     strides: tuple[StrideAudit, ...]
     results: Results | None
     fixed: Fix | None
+
+    def __repr__(self) -> str:
+        """Short, as a notebook shows it."""
+        return f"Audit({self.settings.source[:80]!r}: {self.verdict[:200]})"
+
+    def to_arrow(self) -> Any:
+        """A `pyarrow.Table`, one row per stride and phase: stride, phase, samples, hidden_loss."""
+        import pyarrow as pa  # takes a while to import
+
+        rows = [
+            {"stride": one.stride, "phase": phase, "samples": samples, "hidden_loss": hidden}
+            for one in self.strides
+            for phase, (samples, hidden) in enumerate(
+                zip(one.coverage.count_S.tolist(), one.hidden_S.tolist(), strict=True)
+            )
+        ]
+        return pa.Table.from_pylist(rows)
+
+    def to_pandas(self) -> Any:
+        """The same as a data frame.
+
+        Raises:
+            MissingExtraError: if pandas is not installed.
+        """
+        from ..columns import pandas_frame
+
+        return pandas_frame(self.to_arrow())
 
     @property
     def verdict(self) -> str:

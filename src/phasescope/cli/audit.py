@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from ..auditing import Locator, Settings, strides_of_model
-from ..reporting.audit_page import build_audit
+from ..auditing import audit as audited
+from ..reporting.audit_page import write_audit
 from ..text.locate import Occurrence
 from ..text.tokens import Tokenizer
 from .progress import bar
@@ -83,9 +84,5 @@ def audit(
     )
     with bar() as progress:
         task = progress.add_task("samples", total=None, note="")
-        summary = build_audit(
-            settings,
-            out,
-            report=lambda done, total: progress.update(task, completed=done, total=total),
-        )
-    print(summary)
+        found = audited(settings, lambda done, total: progress.update(task, completed=done, total=total))
+    print(write_audit(found, out))

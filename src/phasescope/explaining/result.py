@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 from pydantic import (
     AfterValidator,
     AliasChoices,
@@ -19,9 +19,9 @@ from pydantic import (
     model_validator,
 )
 
+from ..columns import pandas_frame
 from ..files import dump_json, read_record, write_atomic
 from ..records import SCHEMA, Finding, Name, Record
-from ..statistics.columns import pandas_frame
 from ..statistics.intervals import Estimate
 from ..statistics.table import Coordinate, Outcome
 from .units import Branch, Mode, Where

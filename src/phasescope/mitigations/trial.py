@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import Backend
+from ..columns import arrow_table, pandas_frame
 from ..errors import UsageError
 from ..files import dump_json, read_record, write_atomic
 from ..logs import Timing, read_timings
@@ -19,7 +20,6 @@ from ..protocols.kv_retrieval import KVRetrieval
 from ..records import Name, Record
 from ..running.runner import Condition
 from ..runs import Run, read_run
-from ..statistics.columns import arrow_table, pandas_frame
 from ..statistics.intervals import Estimate
 from ..statistics.profile import Profile
 from .compare import Comparison, compare

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from ..auditing.reading import Report
 from ..auditing.results import PhaseRates, Results
-from ..auditing.run import Audit, Settings, StrideAudit, audit, write
+from ..auditing.run import Audit, StrideAudit, write
 from ..auditing.sentence import COLUMNS, cells, table
 from ..files import write_atomic
 from .command import audit_command
@@ -25,13 +24,12 @@ WIDEST = 128
 """Phases that are drawn as bars; more are given as numbers only."""
 
 
-def build_audit(settings: Settings, folder: Path, report: Report = lambda done, total: None) -> str:
-    """Audit a benchmark, write audit.json and audit.html, and say what was found.
+def write_audit(found: Audit, folder: Path) -> str:
+    """Write audit.json and audit.html.
 
     Returns:
         verdict, table and file names, as a terminal prints them.
     """
-    found = audit(settings, report)
     write(found, folder)
     write_atomic(folder / "audit.html", render(found))
     return f"{summary(found)}\nreport: {folder / 'audit.html'}"

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import Field
 
+from ..columns import arrow_table, pandas_frame
 from ..errors import UsageError, plain
 from ..files import dump_json, read_record, write_atomic
 from ..records import SCHEMA, Finding, Observation, Record, count_reasons
 from ..runs import RunDescription
 from .analysis import analyse
 from .balance import PositionBalance, position_balance
-from .columns import arrow_table, pandas_frame
 from .conditions import Condition, read_conditions
 from .correction import correct
 from .profile import Profile, write_profiles

@@ -123,8 +123,8 @@ def _documents_of(file: Path, column: str, cut: int | None) -> Iterator[tuple[st
 
 
 def _rows(file: Path, column: str) -> Iterator[tuple[str | None, int]]:
-    import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(file) as opened:

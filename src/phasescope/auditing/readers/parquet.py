@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ...errors import BrokenRecordError
 from ..samples import PARTS, Columns

@@ -7,10 +7,10 @@ import json
 from collections.abc import Sequence
 from typing import Any, get_args
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 
-from ..errors import MissingExtraError
-from ..records import Record
+from .errors import MissingExtraError
+from .records import Record
 
 KINDS = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
 """Of columns whose fields are such values; all others are text."""
