@@ -312,7 +312,7 @@ def test_what_is_no_plain_qwen3_is_refused(tmp_path, plain):
     (other / "model.safetensors").unlink()
     with pytest.raises(UsageError, match=r"holds no \*\.safetensors"):
         read_start(other)
-    with pytest.raises(UsageError, match="cannot read"):
+    with pytest.raises(UsageError, match="holds no config"):
         read_start(tmp_path)
 
 
@@ -338,7 +338,7 @@ DAMAGES = {
         lambda run: edit(run / "state" / "state.json", '"step": 2,', ""),
         "not what was written together",
     ),
-    "a log with junk": (lambda run: edit(run / "log.jsonl", "{", "junk {"), "line 1 tells of no step"),
+    "a log with junk": (lambda run: edit(run / "log.jsonl", "{", "junk {"), "line 1 is not JSON"),
     "a curve without steps": (lambda run: (run / "curve.jsonl").write_text("{}\n"), "line 1 tells of no"),
     "a folder without settings": (lambda run: (run / "training.json").unlink(), "no training run's"),
 }
