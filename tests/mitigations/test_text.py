@@ -129,7 +129,8 @@ def test_a_file_keeps_its_lines_and_fields_and_the_prompt_reads_as_planned(
 @pytest.mark.parametrize(
     ("content", "error", "said"),
     [
-        ("{", BrokenRecordError, "line 1: no JSON"),
+        ("{", BrokenRecordError, "line 1 is not JSON"),
+        ('{"text": ' * 9_999, BrokenRecordError, "line 1 is not JSON"),
         ('{"t": "a"}', UsageError, "no text in 'text'"),
         ('{"text": "a", "key": "b"}', UsageError, "'b' is not in the text"),
         ('{"text": "a"}', UsageError, "no line of"),

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import BrokenRecordError, UsageError
-from ..files import write_atomic
+from ..errors import UsageError
+from ..files import parse_json, write_atomic
 from ..statistics.profile import Profile
 from ..text.padding import parse_families
 from ..text.tokens import Tokenizer
@@ -108,7 +108,7 @@ def _content(path: Path | None) -> str:
     if path is None:
         return ""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; give a text file") from None
     except UnicodeDecodeError as error:
@@ -126,13 +126,10 @@ def _in_template(message: str, tokenizer: Tokenizer) -> str:
 
 def _lines(path: Path, layout: Layout) -> list[dict[str, Any]]:
     lines = []
-    for number, line in enumerate(_content(path).splitlines(), start=1):
+    for number, line in enumerate(_content(path).split("\n"), start=1):
         if not line.strip():
             continue
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise BrokenRecordError(f"{path}, line {number}: no JSON: {error}; fix the line") from None
+        record = parse_json(line, f"{path}, line {number}")
         if not isinstance(record, dict) or not isinstance(record.get(layout.text), str):
             raise UsageError(
                 f"{path}, line {number} has no text in {layout.text!r}; name its field with --text"
