@@ -133,3 +133,23 @@ def test_a_command_without_its_extra_says_which_one_to_install(tmp_path, base_in
     for command in (["measure", "any", "--out", "x"], ["train", "--out", "x"], ["demo"]):
         said = base_install(*command, code=2, cwd=tmp_path)
         assert "pip install 'phasescope[models]'" in said
+
+
+def test_the_old_name_of_a_condition_is_still_understood(tmp_path):
+    """As in version 0.1, and in no help."""
+    error = phasescope("explain", str(tmp_path), "--arm", "x", code=2)
+    assert "No such option" not in error
+    assert "--arm" not in phasescope("explain", "-h")
+
+
+def test_help_ends_with_examples_and_has_panels():
+    """What a command is called with, as it is typed."""
+    said = phasescope("measure", "-h")
+    assert said.index("Scale-out") < said.index("Examples") < said.index("phasescope measure full-1kv")
+
+
+def test_a_run_keeps_the_command_that_made_it(tmp_path):
+    """Without what is in no option."""
+    phasescope("measure", "full-1kv", "-o", "run", *SMALL, cwd=tmp_path)
+    told = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert told["command"] == f"phasescope measure full-1kv -o run {' '.join(SMALL)}"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextvars import ContextVar
 
 from .interrupt import end_on_interrupt
 
+WORDS: ContextVar[Sequence[str]] = ContextVar("words", default=())
+"""What the command that is running was given."""
 CLOSED_PIPE = 141
 """What a shell reports of a program whose reader has gone."""
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any
 
 import typer
@@ -14,10 +13,11 @@ import typer
 from ..errors import UsageError
 from ..running import Engine
 from ..running.runner import Condition, run
+from ..verbs.answerers import Answerer, local, served
 from ..verbs.measure import refuse_other_run
 from .engine import EngineOption, WorkersOption, engine_of
-from .extras import need_models
-from .options import options_from
+from .extras import check_models, prepare_models
+from .options import command_line, options_from
 from .plan import (
     AccuracyOption,
     CalibrateOption,
@@ -121,8 +121,8 @@ class Asking:
     price_out: PriceOutOption = 0.0
     calibrate: CalibrateOption = 5.0
 
-    def experiments(self) -> ModuleType:
-        """`phasescope.verbs`, once it is clear that what these options need is installed.
+    def check(self) -> None:
+        """Refuse what does not go together or is not installed, before anything heavy is imported.
 
         Raises:
             UsageError: for options that do not go together.
@@ -133,9 +133,7 @@ class Asking:
         if self.backend is Runs.openai:
             if self.base_url is None:
                 raise UsageError("--backend openai needs --base-url, such as http://localhost:8000/v1")
-            from .. import verbs as experiments
-
-            return experiments
+            return
         if self.base_url is not None:
             raise UsageError("--base-url is the address of a server; add --backend openai")
         if self.device_map is not None and self.workers > 1 and self.engine != "ray":
@@ -143,9 +141,9 @@ class Asking:
                 f"--device-map {self.device_map} spreads one model over all GPUs; give 1 worker instead of "
                 f"{self.workers}"
             )
-        return need_models(self.threads)
+        check_models(self.threads)
 
-    def answerers(self, models: Sequence[str], controls: Sequence[str] = ()) -> list[Any]:
+    def answerers(self, models: Sequence[str], controls: Sequence[str] = ()) -> list[Answerer]:
         """The models, of which the controls have no grid by the user's word.
 
         Raises:
@@ -153,9 +151,9 @@ class Asking:
         """
         if self.backend is Runs.transformers and self.base_url is None and not (models or controls):
             raise UsageError("no model named; give zoo names or checkpoint folders, see `phasescope list`")
-        experiments = self.experiments()
+        self.check()
         if self.backend is Runs.openai:
-            return self._served(experiments, models, controls)
+            return self._served(models, controls)
         loading = {
             name: getattr(self, name)
             for name in (
@@ -168,18 +166,18 @@ class Asking:
                 "threads",
             )
         }
-        settings = {
+        settings: dict[str, Any] = {
             "loading": {**loading, "trust_remote_code": self.trust_remote_code},
             "tokenizer": self.tokenizer,
         }
         return [
-            *experiments.local(models, **settings),
-            *experiments.local(controls, **settings, control=True),
+            *local(models, **settings),
+            *local(controls, **settings, control=True),
         ]
 
-    def _served(self, experiments: ModuleType, models: Sequence[str], controls: Sequence[str]) -> list[Any]:
+    def _served(self, models: Sequence[str], controls: Sequence[str]) -> list[Answerer]:
         quiet_retries()
-        settings = {
+        settings: dict[str, Any] = {
             "tokenizer": self.tokenizer,
             "limits": limits(
                 self.concurrency, self.requests_per_minute, self.timeout, self.tries, self.deadline
@@ -191,14 +189,10 @@ class Asking:
             "unverified": self.unverified,
         }
         grids = window_grids(self.grid)
-        found = (
-            []
-            if controls and not models
-            else experiments.served(self.base_url, models, **settings, grids=grids)
-        )
+        found = [] if controls and not models else served(str(self.base_url), models, **settings, grids=grids)
         return [
             *found,
-            *(experiments.served(self.base_url, controls, **settings, grids=[]) if controls else []),
+            *(served(str(self.base_url), controls, **settings, grids=[]) if controls else []),
         ]
 
     def made_engine(self) -> Engine:
@@ -214,7 +208,13 @@ class Asking:
         Raises:
             UsageError: without a run folder, unless only the plan is asked for.
         """
-        if self.plan:
+        if not self.plan and out is None:
+            raise UsageError("give --out, the run folder; or --plan to see what the run would cost")
+        if out is not None and not self.plan:
+            refuse_other_run(out, conditions, seed)
+        if self.backend is Runs.transformers:
+            prepare_models(self.threads)
+        if self.plan or out is None:
             show_plan(
                 conditions,
                 seed,
@@ -227,9 +227,6 @@ class Asking:
                 json=self.json,
             )
             return False
-        if out is None:
-            raise UsageError("give --out, the run folder; or --plan to see what the run would cost")
-        refuse_other_run(out, conditions, seed)
         with bar() as progress:
             task = progress.add_task("trials", total=None, note="")
             run(
@@ -238,6 +235,7 @@ class Asking:
                 seed,
                 lambda done, total: progress.update(task, completed=done, total=total),
                 self.made_engine(),
+                command_line(),
             )
         return True
 

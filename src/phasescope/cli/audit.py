@@ -14,12 +14,21 @@ from ..text.locate import Occurrence
 from ..text.tokens import Tokenizer
 from .progress import bar
 
+EXAMPLES = {
+    "audit": (
+        "samples.jsonl --tokenizer FOLDER --stride 4 --fix balanced.jsonl",
+        "log.eval --tokenizer FOLDER --model FOLDER",
+    )
+}
+
 
 def audit(
     source: Annotated[
         str, typer.Argument(help="A benchmark's file, a log of answers, or file.py:function for a generator.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder for audit.html and audit.json.")] = Path("runs/audit"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for audit.html and audit.json.")] = Path(
+        "runs/audit"
+    ),
     tokenizer: Annotated[
         Path | None, typer.Option(help="The model's tokenizer: a folder or a tokenizer.json.")
     ] = None,
@@ -58,7 +67,7 @@ def audit(
     fix: Annotated[
         Path | None, typer.Option(help="Write the benchmark with pads that even out the named strides here.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of every draw.", min=0)] = 0,
+    seed: Annotated[int, typer.Option("--seed", "-s", help="Seed of every draw.", min=0)] = 0,
     draws: Annotated[int, typer.Option(help="Permutations per test.", min=20)] = 2000,
 ) -> None:
     """Count the phases that a benchmark visits; needs neither a model nor torch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,9 +14,19 @@ from ..checking import INVARIANCES, Verdict
 from ..checking.verdict import WORDS
 from ..errors import UsageError
 from ..files import dump_json
-from .extras import need, need_models
+from ..verbs.check import check as check_local
+from ..verbs.check import check_server
+from .extras import prepare_models
 from .progress import bar
 from .server import quiet_retries
+
+EXAMPLES = {
+    "check": (
+        "w8s8-1kv",
+        "FOLDER --run runs/first --json",
+        "http://localhost:8000 --tokenizer FOLDER --stride 8",
+    )
+}
 
 
 def check(
@@ -35,7 +45,7 @@ def check(
     cases: Annotated[int, typer.Option(help="Cases of each invariance.", min=4)] = 24,
     sweep: Annotated[int, typer.Option(help="Consecutive lengths read in one piece.", min=0)] = 256,
     new: Annotated[int, typer.Option(help="Tokens of the continuation that is compared.", min=1)] = 3,
-    seed: Annotated[int, typer.Option(help="Seed of every draw.", min=0)] = 0,
+    seed: Annotated[int, typer.Option("--seed", "-s", help="Seed of every draw.", min=0)] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
     device: Annotated[str, typer.Option(help="Where torch runs a local model.")] = "cpu",
     dtype: Annotated[
@@ -59,7 +69,7 @@ def check(
     for option, given in (("--served", served), ("--tokenizer", tokenizer)):
         if given is not None and not server:
             raise UsageError(f"{option} is for a server, and {model!r} is none; give its http address")
-    settings = {
+    settings: dict[str, Any] = {
         "strides": stride or [],
         "run": run,
         "condition": condition,
@@ -78,7 +88,7 @@ def check(
 
         if server:
             quiet_retries()
-            verdict = need("phasescope.verbs.check").check_server(
+            verdict = check_server(
                 model,
                 report=report,
                 model=served,
@@ -89,7 +99,8 @@ def check(
                 **settings,
             )
         else:
-            verdict = need_models(threads).check(
+            prepare_models(threads)
+            verdict = check_local(
                 model,
                 report=report,
                 device=device,

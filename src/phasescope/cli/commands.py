@@ -12,11 +12,15 @@ from typer.core import TyperCommand, TyperGroup
 
 from .. import __version__
 from ..errors import PhasescopeError, hide_passwords, remedy
-from . import CLOSED_PIPE
+from . import CLOSED_PIPE, WORDS
 from .interrupt import INTERRUPTED, message
 
 BUG = 70
 """As sysexits names it; 1 would accuse an engine, in `check`."""
+
+
+OLD = {"--arm": "--condition"}
+"""What version 0.1 called an option."""
 
 
 class Command(NamedTuple):
@@ -124,7 +128,9 @@ def everywhere(
 
 def called(arguments: list[str]) -> Any:
     """Parse and run; errors come as they are."""
-    return app(arguments or ["--help"], standalone_mode=False, obj=arguments, prog_name="phasescope")
+    WORDS.set(tuple(arguments))
+    arguments = [OLD.get(word, word) for word in arguments]
+    return app(arguments or ["--help"], standalone_mode=False, prog_name="phasescope")
 
 
 def perform(arguments: list[str]) -> int:

@@ -7,25 +7,27 @@ from typing import Annotated
 
 import typer
 
+from .. import verbs
 from ..reporting import build_report
-from .extras import need_models
+from .extras import prepare_models
 from .progress import bar
 
 
 def demo(
     out: Annotated[
-        Path, typer.Option(help="The run folder; the same command resumes what it finds there.")
+        Path,
+        typer.Option("--out", "-o", help="The run folder; the same command resumes what it finds there."),
     ] = Path("runs/demo"),
-    seed: Annotated[int, typer.Option(help="Seed of every draw.", min=0)] = 0,
+    seed: Annotated[int, typer.Option("--seed", "-s", help="Seed of every draw.", min=0)] = 0,
     threads: Annotated[
         int, typer.Option(help="CPU threads; part of the run, as sums depend on it.", min=1)
     ] = 2,
 ) -> None:
     """Measure the shipped models, write a report, and name it."""
-    experiments = need_models(threads)
+    prepare_models(threads)
     with bar() as progress:
         task = progress.add_task("trials", total=None, note="")
-        experiments.demo(
+        verbs.demo(
             out, seed=seed, report=lambda done, total: progress.update(task, completed=done, total=total)
         )
         task = progress.add_task("analysing", total=None, note="")

@@ -8,8 +8,10 @@ from typing import Annotated, Literal
 import typer
 
 from ..reporting.explain_page import explain_page, explain_summary
-from .extras import need, need_models
+from .extras import prepare_models
 from .progress import bar
+
+EXAMPLES = {"explain": ("runs/first", "runs/first --condition w8s8-1kv --branch entries")}
 
 
 def explain(
@@ -47,9 +49,11 @@ def explain(
         str | None, typer.Option(help="Zoo name or checkpoint folder, where the run does not say.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where to write; by default explain/ARM in the run.")
+        Path | None, typer.Option("--out", "-o", help="Where to write; by default explain/ARM in the run.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of reference prompts and permutations.", min=0)] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", "-s", help="Seed of reference prompts and permutations.", min=0)
+    ] = 0,
     draws: Annotated[int, typer.Option(help="Permutations per test.", min=20)] = 2000,
     device: Annotated[str, typer.Option(help="Where torch runs the model.")] = "cpu",
     threads: Annotated[
@@ -58,8 +62,9 @@ def explain(
     trust_remote_code: Annotated[bool, typer.Option(help="Run code that a checkpoint brings along.")] = False,
 ) -> None:
     """Take heads away one at a time, read the gates, and say which phases some head keeps and which none."""
-    need_models(threads)
-    explanation = need("phasescope.explaining.explanation")
+    prepare_models(threads)
+    from ..explaining import explanation  # needs torch
+
     settings = explanation.Settings(
         condition=condition,
         model=model,

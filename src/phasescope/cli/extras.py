@@ -1,9 +1,8 @@
-"""Import what an extra brings, or say in one line which extra is missing."""
+"""Find what an extra brings, or say in one line which extra is missing."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import ModuleType
+from importlib.util import find_spec
 
 from ..errors import MissingExtraError, UsageError
 
@@ -17,33 +16,45 @@ EXTRAS = {
 MOST_THREADS = 1024
 
 
-def need(module: str) -> ModuleType:
-    """Import a module of phasescope that rests on an optional package.
+def need(*packages: str) -> None:
+    """Make sure that packages are installed, without importing them.
 
     Raises:
         MissingExtraError: naming the extra to install.
     """
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in EXTRAS:
-            raise
-        raise MissingExtraError(
-            f"this needs {package}, which the base install leaves out; "
-            f"install it with: pip install 'phasescope[{EXTRAS[package]}]'"
-        ) from None
+    for package in packages:
+        try:
+            found = find_spec(package)
+        except ModuleNotFoundError:
+            found = None
+        if found is None:
+            raise MissingExtraError(
+                f"this needs {package}, which the base install leaves out; "
+                f"install it with: pip install 'phasescope[{EXTRAS[package]}]'"
+            )
 
 
-def need_models(threads: int) -> ModuleType:
-    """`phasescope.verbs`, on so many threads, and without progress bars beside our own.
+def check_models(threads: int) -> None:
+    """Make sure that models can be run on so many threads; nothing is imported yet.
 
     Raises:
         MissingExtraError: naming the extra to install.
         UsageError: for more threads than any machine has.
     """
+    need("torch", "transformers")
     if threads > MOST_THREADS:
         raise UsageError(f"threads is {threads}; give at most {MOST_THREADS}, best the machine's cores")
-    need("torch").set_num_threads(threads)
-    need("transformers").utils.logging.disable_progress_bar()
-    return need("phasescope.verbs")
+
+
+def prepare_models(threads: int) -> None:
+    """Import torch, on so many threads, and have `transformers` draw no progress bars beside ours.
+
+    Raises:
+        MissingExtraError, UsageError: as in `check_models`.
+    """
+    check_models(threads)
+    import torch
+    from transformers.utils import logging
+
+    torch.set_num_threads(threads)
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers is typed in part

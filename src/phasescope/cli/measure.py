@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
+from ..verbs.measure import conditions_of
 from .asking import Asking, with_asking
+
+EXAMPLES = {
+    "measure": (
+        "full-1kv w8s8-1kv --protocol in_sequence -o runs/first",
+        "FOLDER --protocol needle --device cuda --plan",
+        "MODEL --backend openai --base-url http://localhost:8000/v1 --tokenizer FOLDER -o runs/served",
+    )
+}
 
 
 @with_asking
@@ -20,10 +29,15 @@ def measure(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The run folder; the same command resumes what it finds there.")
+        Path | None,
+        typer.Option("--out", "-o", help="The run folder; the same command resumes what it finds there."),
     ] = None,
-    model: Annotated[list[str] | None, typer.Option(help="One more model; may be repeated.")] = None,
-    protocol: Annotated[list[str] | None, typer.Option(help="A protocol's name; may be repeated.")] = None,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", "-m", hidden=True, help="One more model; may be repeated.")
+    ] = None,
+    protocol: Annotated[
+        list[str] | None, typer.Option("--protocol", "-p", help="A protocol's name; may be repeated.")
+    ] = None,
     pairs: Annotated[
         int | None, typer.Option(help="Records in a context; by default as many as the cards name.", min=1)
     ] = None,
@@ -41,11 +55,15 @@ def measure(
         int | None, typer.Option(help="Needle: one-token words per value; by default as few as suffice.")
     ] = None,
     chat: Annotated[bool, typer.Option(help="Needle: ask in the model's chat template.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of every draw.", min=0)] = 0,
+    control: Annotated[
+        list[str] | None,
+        typer.Option("--control", "-c", help="A model that you know to have no grid; may be repeated."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", "-s", help="Seed of every draw.", min=0)] = 0,
 ) -> None:
     """Ask every model every question at every residue, and log the answers in a run folder."""
-    answerers = asking.answerers([*(models or []), *(model or [])])
-    conditions = asking.experiments().conditions_of(
+    answerers = asking.answerers([*(models or []), *(model or [])], control or [])
+    conditions = conditions_of(
         answerers,
         protocol or ["prefix"],
         pairs=pairs,

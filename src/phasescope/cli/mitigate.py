@@ -7,8 +7,12 @@ from typing import Annotated
 
 import typer
 
-from .extras import need_models
+from .. import verbs
+from ..mitigations import Combine
+from .extras import prepare_models
 from .progress import bar
+
+EXAMPLES = {"mitigate": ("runs/first", "runs/first --condition w8s8-1kv --contexts 96")}
 
 
 def mitigate(
@@ -16,7 +20,9 @@ def mitigate(
     condition: Annotated[
         str | None, typer.Option(help="Whose profile; needed where several conditions are phase-sensitive.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the trial; RUN/mitigate by default.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder of the trial; RUN/mitigate by default.")
+    ] = None,
     model: Annotated[str | None, typer.Option(help="The checkpoint; by default what the run names.")] = None,
     shift: Annotated[
         list[int] | None,
@@ -24,7 +30,7 @@ def mitigate(
             help="Pads of one of the vote's askings; may be repeated. By default 0 and half a stride."
         ),
     ] = None,
-    combine: Annotated[str, typer.Option(help="mean, margin or majority.")] = "mean",
+    combine: Annotated[Combine, typer.Option(help="How the vote chooses.")] = "mean",
     below: Annotated[
         float, typer.Option(help="Margin in nats under which the adaptive vote asks again.", min=0)
     ] = 2.0,
@@ -33,17 +39,20 @@ def mitigate(
         int, typer.Option(help="Contexts, all new; 25 or more for intervals to hold.", min=4)
     ] = 48,
     seed: Annotated[
-        int | None, typer.Option(help="Seed of the new prompts; by default one more than the run's.", min=0)
+        int | None,
+        typer.Option(
+            "--seed", "-s", help="Seed of the new prompts; by default one more than the run's.", min=0
+        ),
     ] = None,
     anyway: Annotated[bool, typer.Option(help="Try it on a model without a phase effect too.")] = False,
     device: Annotated[str, typer.Option(help="Where torch runs the model.")] = "cpu",
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 2,
 ) -> None:
     """Ask new prompts with and without votes and pads, and say what they win and cost."""
-    experiments = need_models(threads)
+    prepare_models(threads)
     with bar() as progress:
         task = progress.add_task("trials", total=None, note="")
-        result = experiments.mitigate(
+        result = verbs.mitigate(
             run,
             condition=condition,
             out=out,

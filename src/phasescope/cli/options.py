@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -13,7 +14,9 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import typer
 from pydantic.fields import FieldInfo
 
+from ..errors import hide_passwords
 from ..settings import Settings
+from . import WORDS
 
 Option = inspect.Parameter
 
@@ -96,6 +99,11 @@ def _fields(group: type) -> list[Option]:
         Option(field.name, Option.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
         for field in fields(group)
     ]
+
+
+def command_line() -> str:
+    """The command that is running, as it was given; passwords in addresses are left out."""
+    return hide_passwords(shlex.join(["phasescope", *WORDS.get()]))
 
 
 def spoken(context: typer.Context, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,11 +9,15 @@ import typer
 
 from ..reporting import build_report
 
+EXAMPLES = {"report": ("runs/first", "runs/first runs/second -o runs/both")}
+
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders that `measure` wrote.")],
-    out: Annotated[Path | None, typer.Option(help="Where to write; needed for several runs.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of permutations and resamples.", min=0)] = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where to write; needed for several runs.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", "-s", help="Seed of permutations and resamples.", min=0)] = 0,
     draws: Annotated[int, typer.Option(help="Permutations per test.", min=20)] = 2000,
 ) -> None:
     """Analyse runs and write report.html, findings.json and observations.parquet; needs no torch."""

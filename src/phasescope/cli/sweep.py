@@ -13,9 +13,18 @@ from ..protocols.padding_sweep import parse_lengths
 from ..reporting import build_report
 from ..text.prompts import read_prompts
 from ..text.scorers import Scorer
+from ..verbs.sweep import sweep_conditions
 from .asking import Asking, Runs, with_asking
 
 FAMILIES = ["line", "spaces", "comment", "blank", "sentence"]
+
+
+EXAMPLES = {
+    "sweep": (
+        "prompt.txt --expected 8 --rival 32 -m FOLDER -c CONTROL --lengths 24:40 -o runs/sweep",
+        "prompts.jsonl -m FOLDER --scorer contains -o runs/sweep",
+    )
+}
 
 
 @with_asking
@@ -25,13 +34,15 @@ def sweep(
         list[Path], typer.Argument(help="Text files, or .jsonl with one {prompt, expected, rival} a line.")
     ],
     out: Annotated[
-        Path | None, typer.Option(help="The run folder; the same command resumes what it finds there.")
+        Path | None,
+        typer.Option("--out", "-o", help="The run folder; the same command resumes what it finds there."),
     ] = None,
     model: Annotated[
-        list[str] | None, typer.Option(help="A zoo name or checkpoint folder; repeatable.")
+        list[str] | None, typer.Option("--model", "-m", help="A zoo name or checkpoint folder; repeatable.")
     ] = None,
     control: Annotated[
-        list[str] | None, typer.Option(help="A model that you know to have no grid; repeatable.")
+        list[str] | None,
+        typer.Option("--control", "-c", help="A model that you know to have no grid; repeatable."),
     ] = None,
     expected: Annotated[str | None, typer.Option(help="The continuation that is right.")] = None,
     rival: Annotated[list[str] | None, typer.Option(help="What it competes with; repeatable.")] = None,
@@ -60,7 +71,7 @@ def sweep(
         ),
     ] = None,
     tokens: Annotated[int, typer.Option(help="Tokens to generate for a scorer.", min=1)] = 64,
-    seed: Annotated[int, typer.Option(help="Seed of the permutations.", min=0)] = 0,
+    seed: Annotated[int, typer.Option("--seed", "-s", help="Seed of the permutations.", min=0)] = 0,
     draws: Annotated[int, typer.Option(help="Permutations per test.", min=20)] = 2000,
 ) -> None:
     """Ask your own prompts with 0, 1, 2, … pad tokens put in: flips, period, and which padding is safe."""
@@ -79,7 +90,7 @@ def sweep(
         "scorer": None if scorer is None else Scorer.load(scorer),
         "new_tokens": tokens,
     }
-    conditions = asking.experiments().sweep_conditions(
+    conditions = sweep_conditions(
         asking.answerers(model or [], control or []),
         read,
         announce=lambda line: print(line, file=sys.stderr),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,8 +11,8 @@ import typer
 from ..errors import UsageError
 from ..models import Compression
 from ..training import RetrievalTask, Text, Training
-from .extras import need_models
-from .options import options_from, settings_options, spoken
+from .extras import prepare_models
+from .options import command_line, options_from, settings_options, spoken
 from .progress import bar
 
 EXAMPLES = {
@@ -100,9 +99,11 @@ def train(
         (Compression, compression),
     ):
         kind.refuse_out_of_range(values)  # before torch is imported
-    experiments = need_models(threads)
-    inputs = experiments.Inputs(corpus=corpus, start=start)
-    settings = experiments.training_settings(
+    from .. import verbs  # with scipy, which a refused setting does without
+
+    prepare_models(threads)
+    inputs = verbs.Inputs(corpus=corpus, start=start)
+    settings = verbs.training_settings(
         inputs,
         recipe=recipe,
         records=with_records,
@@ -112,7 +113,7 @@ def train(
         **chosen,
     )
     if plan:
-        print("\n".join(experiments.cost(settings, processes=processes, accelerator=accelerator)))
+        print("\n".join(verbs.cost(settings, processes=processes, accelerator=accelerator)))
         return
     if accelerator is not None or processes > 1:
         raise UsageError("--accelerator and --processes are for --plan; a run takes what `torchrun` gives it")
@@ -121,11 +122,11 @@ def train(
     with bar() as progress:
         training = progress.add_task("training", total=settings.steps, note="")
         measuring = progress.add_task("measuring", total=None, note="", start=False, visible=False)
-        card = experiments.train(
+        card = verbs.train(
             settings,
             out,
             inputs,
-            command=shlex.join(["phasescope", *context.obj]),
+            command=command_line(),
             every=checkpoint_every,
             watch_every=watch_every,
             tracker=tracker,
