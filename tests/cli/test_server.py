@@ -51,7 +51,8 @@ def test_a_server_is_measured_and_reported_without_torch(
     assert len(read_run(tmp_path / "run").observations["planted"]) == 16
     base_install("report", "run", "--draws", "50", cwd=tmp_path)
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "measure planted --out runs/run --backend openai --base-url URL --tokenizer tokenizer" in page
+    assert "phasescope measure --backend openai --base-url URL --tokenizer" in page
+    assert server.url not in page
     assert "--grid W4/S4" in page
 
 

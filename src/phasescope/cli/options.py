@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, is_dataclass
@@ -19,6 +20,7 @@ from ..settings import Settings
 from . import WORDS
 
 Option = inspect.Parameter
+ADDRESS = re.compile(r"[a-z]+://[^\s']+")
 
 
 def settings_options(kind: type[Settings], *, leave_out: Collection[str] = ()) -> list[Option]:
@@ -102,8 +104,8 @@ def _fields(group: type) -> list[Option]:
 
 
 def command_line() -> str:
-    """The command that is running, as it was given; passwords in addresses are left out."""
-    return hide_passwords(shlex.join(["phasescope", *WORDS.get()]))
+    """The command that is running, as it was given; where a server is, is nobody else's business."""
+    return ADDRESS.sub("URL", hide_passwords(shlex.join(["phasescope", *WORDS.get()])))
 
 
 def spoken(context: typer.Context, values: Mapping[str, Any]) -> dict[str, Any]:
