@@ -53,8 +53,6 @@ def prepare_models(threads: int) -> None:
         MissingExtraError, UsageError: as in `check_models`.
     """
     check_models(threads)
-    import torch
-    from transformers.utils import logging
+    from ..backends.transformers.load import prepare
 
-    torch.set_num_threads(threads)
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers is typed in part
+    prepare(threads)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM
+from transformers.utils.logging import disable_progress_bar
 
 import phasescope.models.qwen3  # noqa: F401  # registers our classes with the auto classes
 
@@ -19,6 +20,12 @@ from ...text.tokens import Tokenizer
 DTYPES = ("auto", "bfloat16", "float16", "float32", "float64")
 ATTENTIONS = ("eager", "flash_attention_2", "flash_attention_3", "flex_attention", "sdpa")
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
+
+
+def prepare(threads: int) -> None:
+    """Have torch use so many threads in this process, and `transformers` draw no progress bars beside ours."""
+    torch.set_num_threads(threads)
+    disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers is typed in part
 
 
 def load_model(
