@@ -90,10 +90,10 @@ def fuzz(server: Damaging, cases: int, tmp_path: Path) -> int:
 
 def test_a_few_damaged_replies_are_refused_or_read(server, tmp_path, record_property):
     """Exit code 0 or 2, or 1 of `check`; one line."""
-    record_property("fuzzed", fuzz(server, 8, tmp_path))
+    record_property("fuzzed", fuzz(server, 4, tmp_path))
 
 
 @pytest.mark.slow
 def test_damaged_replies_are_refused_or_read(server, tmp_path, record_property):
     """The same at length."""
-    record_property("fuzzed", fuzz(server, 2 * CASES, tmp_path))
+    record_property("fuzzed", fuzz(server, CASES, tmp_path))

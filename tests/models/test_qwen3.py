@@ -188,6 +188,7 @@ def test_a_wrong_compression_is_one_clear_line(compression, said):
         CompressedQwen3Config(compression=compression, **SHAPE)
 
 
+@pytest.mark.slow
 def test_a_qwen3_of_the_size_of_0_6b_takes_a_training_step():
     """The real configuration builds with random weights, and its loss falls on the batch it steps on."""
     if os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES") < 12 * 2**30:
