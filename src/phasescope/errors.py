@@ -49,3 +49,13 @@ class MissingExtraError(PhasescopeError, ImportError):
 
 class ServerError(PhasescopeError):
     """A server cannot be asked, or has stopped answering; what was finished is kept, and a run can go on."""
+
+
+def first_line(error: BaseException) -> str:
+    """An error of another library in one line."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether a library failed: by an exception, or by a panic of its Rust code, which is no `Exception` in Python."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"

@@ -270,3 +270,20 @@ def test_a_vocabulary_needs_enough_words(made):
         Tokenizer(sentencepiece(), "pieces").vocabulary()
     large = made_tokenizer(made_words(600)).vocabulary()
     assert (len(large.fillers), len(large.keys), len(large.values)) == (64, 256, 256)
+
+
+@pytest.mark.parametrize(
+    ("part", "content"),
+    [
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "AQAAAA=="}),
+        ("pre_tokenizer", {"type": "FixedLength", "length": 0}),
+    ],
+)
+def test_a_tokenizer_whose_code_panics_is_refused_in_one_line(folder, part, content) -> None:
+    """When it is read, or at its first text; the library then raises what is no `Exception`."""
+    file = folder / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {part: content}))
+    with pytest.raises(UsageError, match=r"no tokenizer\.json that can be read") as refused:
+        Tokenizer.load(folder)
+    assert "\n" not in str(refused.value)

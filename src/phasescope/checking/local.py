@@ -16,7 +16,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from ..errors import UsageError
+from ..errors import UsageError, first_line
 from .engine import Continuation, EngineUnderTest, Ids, Logprobs, NotOfferedError
 from .ties import EqualScores, rounding_errors
 
@@ -48,7 +48,7 @@ def _failing(read: Callable[..., Continuation]) -> Callable[..., Continuation]:
         try:
             return read(*args, **kwargs)
         except BREAKS as error:
-            return Continuation((), (), failed=f"{type(error).__name__}: {_first_line(error)}")
+            return Continuation((), (), failed=f"{type(error).__name__}: {first_line(error)}")
 
     return guarded
 
@@ -154,7 +154,7 @@ class LocalEngine(EngineUnderTest):
             try:
                 return self._batch(prompts, new)
             except BREAKS as error:
-                return [Continuation((), (), failed=f"{type(error).__name__}: {_first_line(error)}")] * len(
+                return [Continuation((), (), failed=f"{type(error).__name__}: {first_line(error)}")] * len(
                     prompts
                 )
 
@@ -221,9 +221,9 @@ class LocalEngine(EngineUnderTest):
                     pad_token_id=self._pad,
                 )
             except (ValueError, NotImplementedError) as error:
-                raise NotOfferedError(f"generate refuses it: {_first_line(error)}", absent=True) from None
+                raise NotOfferedError(f"generate refuses it: {first_line(error)}", absent=True) from None
             except BREAKS as error:
-                return Continuation((), (), failed=f"{type(error).__name__}: {_first_line(error)}")
+                return Continuation((), (), failed=f"{type(error).__name__}: {first_line(error)}")
         rows = tuple(_rows(logits)[0] for logits in out.logits[:new])
         return Continuation(rows, tuple(out.sequences[0, len(prompt) :].tolist()))
 
@@ -277,7 +277,7 @@ class LocalEngine(EngineUnderTest):
             state = self.crop(state, len(draft))
         except (UsageError, ValueError, NotImplementedError) as error:
             raise NotOfferedError(
-                f"its cache refuses to be cropped: {_first_line(error)}", absent=True
+                f"its cache refuses to be cropped: {first_line(error)}", absent=True
             ) from None
         return self._go_on(self.read(rest, state), new)
 
@@ -351,7 +351,3 @@ def _named_tensors(thing: Any) -> dict[str, Tensor]:
 
 def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

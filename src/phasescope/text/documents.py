@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import MissingExtraError, UsageError
+from ..errors import MissingExtraError, UsageError, first_line
 
 LINES = (".jsonl", ".ndjson")
 ROWS_AT_ONCE = 1024  # of a parquet file
@@ -95,7 +95,7 @@ def dataset_documents(
     except UsageError:
         raise
     except Exception as error:  # the library fails in whatever way its reader meets first
-        raise UsageError(f"data set {name!r} cannot be read: {_first_line(error)}") from None
+        raise UsageError(f"data set {name!r} cannot be read: {first_line(error)}") from None
 
 
 def _files_of(path: Path, suffixes: Iterable[str]) -> list[Path]:
@@ -137,7 +137,7 @@ def _rows(file: Path, column: str) -> Iterator[tuple[str | None, int]]:
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise UsageError(f"{file} cannot be read as parquet: {_first_line(error)}; write it again") from None
+        raise UsageError(f"{file} cannot be read as parquet: {first_line(error)}; write it again") from None
 
 
 def _lines(file: Path, column: str) -> Iterator[tuple[str | None, int]]:
@@ -191,7 +191,3 @@ def _text_of(record: Mapping[str, Any], column: str, where: str) -> str | None:
 
 def _no_column(where: str, column: str, known: Iterable[str]) -> str:
     return f"{where} has no text in {column!r}; it has {', '.join(sorted(known)) or 'nothing'}; give --column"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Encoding
 from tokenizers import Tokenizer as FastTokenizer
 
-from ..errors import BrokenRecordError, UsageError
+from ..errors import BrokenRecordError, UsageError, first_line, is_failure
 from ..files import read_json
 from .synthetic import RetrievalVocabulary
 
@@ -29,6 +29,8 @@ WORDS = (64, 256, 256)  # fillers, keys and values of a vocabulary made from a t
 TEMPLATE_DAY = datetime.date(2025, 1, 1)
 """What day a chat template is told it is, so that the same run has the same tokens tomorrow."""
 
+TRIED = "a b, 1 \N{LATIN SMALL LETTER U WITH DIAERESIS}"
+"""A text that every tokenizer is tried on, as damaged ones break at their first text only."""
 HALF = re.compile("[\ud800-\udfff]")
 """Half a character: JSON can carry it, UTF-8 cannot."""
 _MARK = "\N{WHITE LARGE SQUARE}phasescope\N{WHITE LARGE SQUARE}"
@@ -67,8 +69,10 @@ class Tokenizer:
             raise UsageError(f"no tokenizer at {path}: give a tokenizer.json, or a folder that holds one")
         with _refused(f"{file} is no tokenizer.json that can be read", "save it again"):
             fast = FastTokenizer.from_file(str(file))
-        fast.no_truncation()
-        fast.no_padding()
+            fast.no_truncation()
+            fast.no_padding()
+            with suppress(Exception):  # a text that it does not know is no damage
+                fast.decode(fast.encode(TRIED).ids)
         folder = file.parent.resolve()
         settings = _settings(folder / "tokenizer_config.json")
         return cls(
@@ -238,7 +242,7 @@ class Tokenizer:
         try:
             return str(self._compiled.render(messages=messages, add_generation_prompt=True, **given))
         except Exception as error:  # a template is a program, and fails in any way that a program can
-            raise UsageError(f"the chat template of {self.name} fails: {_first_line(error)}") from None
+            raise UsageError(f"the chat template of {self.name} fails: {first_line(error)}") from None
 
     @cached_property
     def _compiled(self) -> Template:
@@ -306,10 +310,10 @@ def _refused(what: str, remedy: str) -> Iterator[None]:
     """
     try:
         yield
-    except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
-        raise
     except BaseException as error:
-        raise UsageError(f"{what}: {_first_line(error)}; {remedy}") from None
+        if not is_failure(error):
+            raise
+        raise UsageError(f"{what}: {first_line(error)}; {remedy}") from None
 
 
 def _settings(file: Path) -> dict[str, Any]:
@@ -327,7 +331,7 @@ def _template(folder: Path, settings: dict[str, Any]) -> str | None:
         try:
             return file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise BrokenRecordError(f"{file} cannot be read: {_first_line(error)}; copy it again") from None
+            raise BrokenRecordError(f"{file} cannot be read: {first_line(error)}; copy it again") from None
     template = (_settings(older) if older.is_file() else settings).get("chat_template")
     if isinstance(template, list):
         template = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
@@ -377,7 +381,3 @@ def _environment() -> ImmutableSandboxedEnvironment:
         value, **{"ensure_ascii": False, **options}
     )
     return environment
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

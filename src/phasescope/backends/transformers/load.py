@@ -13,7 +13,7 @@ import phasescope.models.qwen3  # noqa: F401  # registers our classes with the a
 
 from ...checkpoints.card import read_card
 from ...checkpoints.config import load_config
-from ...errors import MissingExtraError, UsageError
+from ...errors import MissingExtraError, UsageError, first_line, is_failure
 from ...text.synthetic import RetrievalVocabulary
 from ...text.tokens import Tokenizer
 
@@ -75,7 +75,9 @@ def load_model(
             if attention is not None
             else f"cannot load {folder}: {first_line(error)}"
         ) from error
-    except Exception as error:  # a broken folder fails in whatever way the libraries meet first
+    except BaseException as error:  # a broken folder fails in whatever way the libraries meet first
+        if not is_failure(error):
+            raise
         raise UsageError(f"cannot load {folder}: {first_line(error)}") from error
     model, info = loaded
     if info["missing_keys"]:
@@ -115,11 +117,6 @@ def tokens_that_fit(model: Any) -> int:
     channels = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     token_bytes = 2 * config.num_hidden_layers * heads * channels * model.dtype.itemsize
     return int(min(2**16, max(1, 2**30 // token_bytes)))
-
-
-def first_line(error: Exception) -> str:
-    """An error of another library in one line."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _check_names(**given: tuple[str | None, tuple[str, ...]]) -> None:
