@@ -80,6 +80,14 @@ def test_a_text_is_generated_and_scored_by_the_users_own_function(phasescope, fo
         assert line.logprob is None
 
 
+def test_four_lengths_leave_no_smooth_curve_beyond_the_trend_and_are_reported(phasescope):
+    """No column to fit is no mistake of the user's."""
+    words = ["--lengths", "0:4", "--place", "mark", "--expected", "8", "--family", "line", *SIZES]
+    assert "report: short/report.html" in phasescope(
+        "sweep", "p.txt", "--control", "model", *words, "--out", "short"
+    )
+
+
 def test_the_page_is_whole_and_escapes_what_models_and_users_say(phasescope, folder):
     """Nothing is fetched, nothing is run."""
     record = {

@@ -150,7 +150,9 @@ def _smooth(table: Table, coordinate: Coordinate, trend: Floats, count: int, own
         columns = each_cluster(columns)
         order = np.arange(columns.shape[-1]).reshape(table.n_clusters, -1).T.reshape(-1)
         columns = columns[..., order]
-    column_NK = columns.reshape(-1, columns.shape[-1])
+    column_NK = columns.reshape(
+        trend.shape[0], -1
+    )  # no columns at all where few lengths leave none beyond the trend
     return _orthonormal(column_NK - trend @ (trend.T @ column_NK))
 
 
