@@ -222,6 +222,7 @@ def test_a_generators_faults_are_one_line(tmp_path, code, said):
         ('{"position": [1, 2]}\n', r"line 1: position is \[1, 2\]"),
         ('{"position": "x"}\n', "line 1: position is 'x'"),
         ('{"position": 1, "score": 37}\n', "line 1: score is 37; a score is 0 to 1"),
+        pytest.param(f'{{"position": 1, "score": {"9" * 400}}}\n', "line 1: score is 999", id="400 digits"),
         ('{"position": 1, "score": "good"}\n', "line 1: score is 'good'"),
     ],
 )

@@ -129,7 +129,7 @@ def score_of(value: Any, where: str, column: str) -> float | None:
     number = WORDS.get(value.strip().lower(), value) if isinstance(value, str) else value
     try:
         score = float(number)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         score = math.nan
     if not 0 <= score <= 1:
         raise UsageError(

@@ -54,8 +54,8 @@ class Facts(Record):
     tokens: dict[str, Count]
     documents: dict[str, Count]
     bytes: dict[str, Count]
-    vocabulary: int = Field(ge=1, le=2**32)
-    end: int = Field(ge=0, lt=2**32)
+    vocabulary: int = Field(ge=1, le=2**24)
+    end: int = Field(ge=0, lt=2**24)
     dtype: Literal["<u2", "<u4"]
     tokenizer: str
     digest: str
