@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from phasescope.checking.effect import read_effect
 
 from phasescope.backends.transformers.backend import TransformersBackend
 from phasescope.checking import Verdict, check
@@ -22,6 +21,7 @@ from phasescope.checkpoints import zoo
 from phasescope.protocols import InSequencePadding, QueryPadding
 from phasescope.running.runner import Condition, run
 from phasescope.runs import read_run
+from phasescope.statistics.effect import read_effect
 from phasescope.testing.planted_faults import lose_lane
 
 STRIDE = 4

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from phasescope import verbs as experiments
+from phasescope import verbs
 from phasescope.cli import train
 from phasescope.cli.commands import called
 from phasescope.errors import UsageError
@@ -31,7 +31,7 @@ def settings(monkeypatch):
         made.append(settings)
         return {}
 
-    monkeypatch.setattr(experiments, "train", train)
+    monkeypatch.setattr(verbs, "train", train)
 
     def settings_of(options):
         said(f"train --out nowhere {options}")
@@ -166,7 +166,7 @@ def test_a_run_needs_a_folder_and_a_plan_none(monkeypatch, capsys):
     """The plan's lines are printed, and nothing is trained."""
     with pytest.raises(UsageError, match="give --out, the folder of the run; or --plan"):
         said("train")
-    monkeypatch.setattr(experiments, "cost", lambda settings, **given: [f"{settings.steps}", f"{given}"])
+    monkeypatch.setattr(verbs, "cost", lambda settings, **given: [f"{settings.steps}", f"{given}"])
     said("train --plan --steps 5 --processes 8 --accelerator h200")
     assert capsys.readouterr().out == "5\n{'processes': 8, 'accelerator': 'h200'}\n"
 

@@ -5,8 +5,7 @@ import json
 import pytest
 from benchmarks.made_tokenizer import made_tokenizer, made_words
 
-from phasescope import UsageError
-from phasescope import verbs as experiments
+from phasescope import UsageError, verbs
 from phasescope.checkpoints import smollm2 as natural
 from phasescope.checkpoints import zoo
 from phasescope.checkpoints.resolve import Checkpoint, resolve
@@ -144,5 +143,5 @@ def test_a_run_of_needles_can_be_mitigated(tmp_path, dense):
     even = {"accuracy": [0.5] * 8, "low": [0.4] * 8, "high": [0.6] * 8}
     profile = {"condition": "dense", "stride": 8, **even, "sensitive": True, "n_blocks": 4, "n_clusters": 2}
     (tmp_path / "run" / "profile.json").write_text(json.dumps({"profiles": [profile]}))
-    result = experiments.mitigate(tmp_path / "run", contexts=4)
+    result = verbs.mitigate(tmp_path / "run", contexts=4)
     assert [outcome.with_ for outcome in result.outcomes] == ["vote", "adaptive vote"]

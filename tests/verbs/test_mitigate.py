@@ -6,7 +6,6 @@ from pathlib import Path
 
 from phasescope.runs import read_description
 from phasescope.statistics.profile import Profile, write_profiles
-from phasescope.verbs.answerers import local
 from phasescope.verbs.measure import measure
 from phasescope.verbs.mitigate import mitigate
 from tests.verbs.test_measure import SMALL, dense  # noqa: F401  # a fixture
@@ -25,7 +24,9 @@ PROFILE = Profile(
 
 def test_a_needle_run_is_mitigated_with_its_own_tokenizer(tmp_path: Path, dense: Path) -> None:  # noqa: F811
     """Its protocol is made again from run.json, and asks other contexts."""
-    measure(local([str(dense)]), ["needle"], tmp_path / "run", **SMALL, prompt_tokens=200, pairs=6)
+    measure(
+        str(dense), protocol="needle", out=tmp_path / "run", **{**SMALL, "prompt_tokens": 200, "pairs": 6}
+    )
     write_profiles(tmp_path / "run" / "profile.json", [PROFILE])
     said = mitigate(tmp_path / "run", contexts=3)
     assert (tmp_path / "run" / "mitigate" / "mitigation.json").is_file(), said

@@ -1,4 +1,4 @@
-"""The experiments that the command line names. Torch is imported by what runs a local model, when it runs."""
+"""The verbs: what Python users and the command line call. Torch is imported only when a local model runs."""
 
 from .answerers import Answerer as Answerer
 from .answerers import local as local
