@@ -17,7 +17,7 @@ def test_a_long_shared_prefill_takes_little_more_than_weights_and_cache() -> Non
         [sys.executable, "-m", "benchmarks.scale_out", "--memory", "--length", "8192", "--chunk", "64"],
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         check=True,
     )
     assert json.loads(done.stdout.splitlines()[-1])["peak_memory_ratio"] < 2.0
