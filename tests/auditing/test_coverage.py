@@ -50,6 +50,7 @@ def test_two_phases_are_tested_exactly(rng):
     assert cover(np.zeros(5, dtype=np.int64), 2, rng).p_value == pytest.approx(2 / 32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("total", "stride"), [(30, 16), (60, 32), (100, 4), (9, 2)])
 def test_the_test_of_evenness_keeps_its_size(total, stride):
     """Positions at random are called uneven at 5 % in 5 % of all cases, or fewer where counts are few."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from research.theory_figures import MARKS, found_figure, tables
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+@pytest.mark.slow
 def test_the_figure_and_tables_in_the_repository_are_what_the_script_gives():
     """The same bytes; the module that the page names is the one that writes it."""
     assert found_figure() == (DOCS / "theory_found.svg").read_text(encoding="utf-8")

@@ -16,6 +16,7 @@ def drawn(truth_S: np.ndarray, sd: float, rng: np.random.Generator, clusters: in
     return Rates(own_CS.mean(axis=0), np.full(len(truth_S), 1000.0), deviation_CS)
 
 
+@pytest.mark.slow
 def test_no_gap_is_measured_where_there_is_none(rng):
     """On average 0, while largest less smallest of the same curves is far above."""
     curves = [drawn(np.full(16, 0.7), 0.2, rng) for _ in range(100)]
@@ -49,6 +50,7 @@ def test_interval_holds_the_true_gap_where_phases_are_nearly_tied(rng):
     assert np.mean([e.low <= 0.06 <= e.high for e in found]) >= 0.88  # 0.95 less 3 standard errors
 
 
+@pytest.mark.slow
 def test_interval_of_a_flat_curve_is_no_wider_than_it_must_be(rng):
     """About 1 in 20 excludes a gap of 0, though it cannot be negative and failures are rare."""
     wrong = 0

@@ -82,6 +82,7 @@ def false_alarms(runs, rng, draws=99, **design):
     return float(np.mean(np.array(p) <= 0.05))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "design",
     [
