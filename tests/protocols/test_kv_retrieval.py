@@ -253,3 +253,20 @@ def test_the_description_says_what_moves_and_every_setting(kind: Kind) -> None:
         "margin": 12,
     }
     assert described["plan"]["trials"] == 25 * 24 * 24
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"pairs": 10**12}, "pairs is 1000000000000; give at most 65,536"),
+        ({"contexts": 10**300}, "contexts is 1000"),
+        ({"residues": 10**9}, "residues is 1000000000"),
+        ({"pairs": 60_000, "residues": 60_000}, "places in a context"),
+    ],
+)
+def test_settings_without_bound_are_refused_before_anything_is_drawn(
+    settings: dict[str, int], said: str
+) -> None:
+    """A run.json can hold any number."""
+    with pytest.raises(UsageError, match=said):
+        PrefixPadding(**settings)

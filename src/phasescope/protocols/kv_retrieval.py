@@ -23,6 +23,18 @@ from .base import Batch, Plan, Protocol
 Ints = npt.NDArray[np.int64]
 
 
+RANGES = (
+    ("pairs", 1, 2**16),
+    ("contexts", 1, 10**6),
+    ("residues", 2, 2**16),
+    ("questions", 1, 2**16),
+    ("margin", 0, 2**20),
+)
+"""The least and the most of each setting; a run.json can hold any number."""
+MOST_PLACES = 2**22
+"""Of all records of a context in all its layouts."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class KVRetrieval(Protocol):
     """Settings and prompts that the paddings share; a padding says only where the fillers go.
@@ -56,12 +68,19 @@ class KVRetrieval(Protocol):
     margin: int = 12
 
     def __post_init__(self) -> None:
-        for name, least in (("pairs", 1), ("contexts", 1), ("residues", 2), ("questions", 1), ("margin", 0)):
+        for name, least, most in RANGES:
             value = getattr(self, name)
             if name == "questions" and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise UsageError(f"{name} is {value!r}; give a whole number of at least {least}")
+            if value > most:
+                raise UsageError(f"{name} is {str(value)[:20]}; give at most {most:,}")
+        if self.residues * self.pairs > MOST_PLACES:
+            raise UsageError(
+                f"{self.pairs:,} pairs at {self.residues:,} residues are {self.residues * self.pairs:,} places in a "
+                f"context; give at most {MOST_PLACES:,}"
+            )
         if self.questions is not None and self.questions > self.pairs:
             raise UsageError(f"{self.questions} questions about {self.pairs} pairs; ask at most {self.pairs}")
 
