@@ -31,7 +31,10 @@ def test_a_digest_names_the_question_and_not_its_place_in_the_run() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"score": 1.5}, {"layout": -1}, {"prompt_tokens": 0}, {"logprob": float("nan")}, {"phase": 3}, {"v": 2}],
+    [
+        *({"score": 1.5}, {"layout": -1}, {"prompt_tokens": 0}, {"phase": 3}, {"v": 2}),
+        *({"logprob": float("nan")}, {"logprob": 1e308}, {"rival_logprob": -1e308}),
+    ],
 )
 def test_an_observation_refuses_what_is_no_fact_of_its_schema(change: dict[str, float]) -> None:
     """Out-of-range numbers, unknown fields and other versions don't pass."""

@@ -172,6 +172,10 @@ def bounded(value: JsonValue, most: float) -> JsonValue:
     return value
 
 
+Logprob = Annotated[float, Field(ge=-1e6, le=1)]
+"""Nats; rounding may bring a certain answer above 0, and no model's is below: sums of squares stay finite."""
+
+
 class Observation(Record):
     """One answered trial. Facts only: phase is computed later, from a WindowGrid.
 
@@ -204,8 +208,8 @@ class Observation(Record):
     text: str | None = None
     score: float = Field(ge=0, le=1)
     candidate_score: float | None = Field(default=None, ge=0, le=1)
-    logprob: float | None = None
-    rival_logprob: float | None = None
+    logprob: Logprob | None = None
+    rival_logprob: Logprob | None = None
 
     @property
     def margin(self) -> float | None:
