@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -237,7 +238,7 @@ def damage(facts: Any, draw: Any) -> None:
     if isinstance(container, dict) and draw(st.integers(0, 4)) == 0:
         del container[key]
     else:
-        container[key] = draw(st.sampled_from(HOSTILE))
+        container[key] = deepcopy(draw(st.sampled_from(HOSTILE)))  # a later damage may change it
 
 
 def damaged(folder: Path, out: Path, data: st.DataObject) -> None:
