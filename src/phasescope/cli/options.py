@@ -39,15 +39,25 @@ def settings_options(kind: type[Settings], *, leave_out: Collection[str] = ()) -
 
 
 def _option(name: str, field: FieldInfo, hint: Any) -> Option:
-    extra: Mapping[str, Any] = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+    extra = _extra(field)
     long = f"--{extra.get('option') or name.replace('_', '-')}"
     names = [f"{long}/--no-{long[2:]}" if field.default is True else long]
     names += [short] if (short := extra.get("short")) else []
     option = typer.Option(*names, help=field.description, rich_help_panel=extra.get("panel"))
     required = field.is_required()
-    parameter = str(extra.get("option") or name).replace("-", "_")
     kind, default = _typed(hint, None if required else field.get_default(call_default_factory=True))
-    return Option(parameter, Option.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
+    return Option(
+        _parameter(name, field), Option.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
+    )
+
+
+def _extra(field: FieldInfo) -> Mapping[str, Any]:
+    return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+
+
+def _parameter(name: str, field: FieldInfo) -> str:
+    """What an option is called as an argument in Python."""
+    return str(_extra(field).get("option") or name).replace("-", "_")
 
 
 def _typed(hint: Any, default: Any) -> tuple[Any, Any]:
@@ -65,8 +75,8 @@ def options_from(**groups: type | list[Option]) -> Callable[[Callable[..., None]
     Typer reads a command's signature, so the command gets one with all options.
 
     Args:
-        **groups: by the argument's name, options (handed over as a dictionary), or a dataclass whose fields are
-            annotated as options (handed over as its object).
+        **groups: by the argument's name, options (handed over as a dictionary), a settings class (handed over as
+            its object), or a dataclass whose fields are annotated as options (likewise).
     """
     made = {name: group if isinstance(group, list) else _fields(group) for name, group in groups.items()}
 
@@ -84,7 +94,7 @@ def options_from(**groups: type | list[Option]) -> Callable[[Callable[..., None]
             collected: dict[str, Any] = {}
             for name, group in groups.items():
                 values = {option.name: given.pop(option.name) for option in made[name]}
-                collected[name] = group(**values) if isinstance(group, type) else values
+                collected[name] = values if isinstance(group, list) else _made(group, values)
             command(**collected, **given)
 
         complete.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
@@ -94,7 +104,21 @@ def options_from(**groups: type | list[Option]) -> Callable[[Callable[..., None]
     return decorate
 
 
+def _made(group: type, values: dict[str, Any]) -> Any:
+    """The object of a group; an option that was not given keeps the class's own default."""
+    if not issubclass(group, Settings):
+        return group(**values)
+    given = {
+        name: values[parameter]
+        for name, field in group.model_fields.items()
+        if (parameter := _parameter(name, field)) in values and values[parameter] is not None
+    }
+    return group.checked(**{n: tuple(v) if isinstance(v, list) else v for n, v in given.items()})
+
+
 def _fields(group: type) -> list[Option]:
+    if issubclass(group, Settings):
+        return settings_options(group)
     assert is_dataclass(group)
     hints = get_type_hints(group, include_extras=True)
     return [
