@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
 from phasescope.statistics.intervals import Estimate, clustered_t, clustered_wilson, rates, wilson
@@ -61,6 +62,27 @@ def test_a_group_without_variance_takes_the_design_effect_of_all(rng):
     plain_low, _ = wilson(np.ones(1), trials.sum(axis=0)[1:])
     assert high[1] == 1
     assert low[1] < plain_low[0] < 1
+
+
+@pytest.mark.parametrize(("right", "trials"), [(4, 8), (1, 3), (7, 12)])
+def test_clusters_that_agree_exactly_count_their_trials_as_independent(right, trials):
+    """Two contexts with the same share of right answers show no variance; the interval is not empty for that."""
+    found = rates(np.full((2, 1), float(right)), np.full((2, 1), float(trials)))
+    low, high = clustered_wilson(found)
+    expected = wilson(found.rate_R, found.trials_R, stats.t.isf(0.025, 1))
+    assert (low[0], high[0]) == pytest.approx((expected[0][0], expected[1][0]))
+
+
+def test_a_group_whose_clusters_agree_takes_the_design_effect_of_the_others(rng):
+    """Rounding must not make its trials worth infinitely many."""
+    data = clustered_data(rng, clusters=12)
+    trials = np.array([[len(d), 3] for d in data], float)
+    found = rates(np.array([[d.sum(), 1] for d in data], float), trials)
+    p, n = found.rate_R, found.trials_R
+    effect = (found.se**2).sum() / (p * (1 - p) / n).sum()
+    low, high = clustered_wilson(found)
+    expected = wilson(p[1], n[1] / effect, stats.t.isf(0.025, 11))
+    assert (low[1], high[1]) == pytest.approx(expected)
 
 
 def test_cluster_t_without_skewness_is_the_t_interval_of_the_means(rng):

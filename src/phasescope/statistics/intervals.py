@@ -12,6 +12,8 @@ from .table import Floats
 
 CONFIDENCE = 0.95
 """Of every interval that is reported."""
+NO_VARIANCE = 1e-12
+"""Design effect up to which the variance over clusters is rounding error: the clusters agree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +94,16 @@ def clustered_wilson(groups: Rates) -> tuple[Floats, Floats]:
 
         n_eff = n / deff        deff = SE_cluster² / (p(1−p)/n)        z → t quantile on C − 1 df
 
-    A group in which every trial came out alike shows no variance of its own; it takes the design effect
-    of all groups together.
+    A group whose clusters all agree shows no variance of its own; it takes the design effect of all groups
+    together, and where no group shows any, its trials count as independent.
 
     Source: Korn and Graubard 1998, Survey Methodology 24, 193–201, for the effective sample size.
     Differs: Wilson's interval in place of Clopper–Pearson's, and t for z in place of a factor on n_eff.
     """
     plain_R = groups.rate_R * (1 - groups.rate_R) / groups.trials_R
-    together = float((groups.se**2).sum() / plain_R.sum()) if plain_R.sum() > 0 else 1.0
-    effect_R = np.divide(groups.se**2, plain_R, out=np.full_like(plain_R, together), where=groups.se > 0)
+    shown_R = groups.se**2 > NO_VARIANCE * plain_R
+    together = float((groups.se**2).sum() / plain_R.sum()) if shown_R.any() else 1.0
+    effect_R = np.divide(groups.se**2, plain_R, out=np.full_like(plain_R, together), where=shown_R)
     return wilson(groups.rate_R, groups.trials_R / effect_R, t_quantile(len(groups.deviation_CR) - 1))
 
 
