@@ -175,7 +175,7 @@ def test_the_figures_are_there_for_a_notebook(sensitive, control, make_condition
 
 def test_context_shares_are_means_of_each_context_at_each_phase(make_condition):
     """Four contexts by eight phases; phase 7 was never right."""
-    shares = analysis_of([make_condition("w8s8")], [])["w8s8"].context_shares()
+    shares = analysis_of([make_condition("w8s8")], [])["w8s8"].condition.context_shares()
     assert shares.shape == (4, 8)
     np.testing.assert_array_equal(shares, np.tile([1.0] * 7 + [0.0], (4, 1)))
 

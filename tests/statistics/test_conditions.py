@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 
+import numpy as np
 import pytest
 from benchmarks.made_tokenizer import made_tokenizer, made_words
 
@@ -12,7 +13,10 @@ from phasescope.errors import UsageError
 from phasescope.grid import WindowGrid
 from phasescope.protocols import Needle, PrefixPadding, QueryPadding
 from phasescope.running.runner import Condition, run
+from phasescope.statistics import conditions as stats_conditions
 from phasescope.statistics.conditions import read_conditions
+from tests.descriptions import described
+from tests.statistics.planted import Design, flat, observe, plant
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +85,33 @@ def test_an_condition_without_a_stride_is_folded_by_what_its_layouts_visit(tmp_p
     run([Condition("flat", Planted(grid=grid, curve=[0.7]), needle)], tmp_path, 0)
     ((condition,), _) = read_conditions([tmp_path])
     assert (condition.stride, condition.fold, condition.residues) == (None, 8, 8)
+
+
+def of_table(table, moves="source"):
+    """A condition that answered the trials of a planted table."""
+    description = described("w8s8", [8], moves=moves)
+    return stats_conditions.Condition("w8s8", "run", description, 8, observe(table))
+
+
+def test_balanced_positions_have_equal_mean_and_sd(rng):
+    """24 contexts whose sources start at every residue once agree to half a token."""
+    mean, sd = of_table(plant(flat(8), Design(clusters=24, layouts=24, questions=12), rng)).depth_spread()
+    assert mean < 0.5
+    assert sd < 0.5
+
+
+def test_a_fixed_start_is_caught(rng):
+    """Sources that all start at 0 are 23 tokens deeper at the last residue than at the first."""
+    table = plant(flat(8), Design(clusters=4, layouts=24, questions=1), rng)
+    table.source_CLQ[:] = np.arange(24)[None, :, None]
+    assert of_table(table).depth_spread() == (23, 0)
+
+
+def test_depth_is_that_of_the_moved_position(rng):
+    """A query that never moves has one residue only, and nothing to compare it with."""
+    assert of_table(plant(flat(8), Design(clusters=4), rng), "query").depth_spread() == (0, 0)
+
+
+def test_without_observations_there_is_no_depth_to_compare():
+    """As in a run that has just begun."""
+    assert stats_conditions.Condition("a", "run", described("a", [8]), 8, []).depth_spread() is None

@@ -9,7 +9,8 @@ from phasescope import UsageError, WindowGrid
 from phasescope.backends.planted import Planted
 from phasescope.protocols import InSequencePadding
 from phasescope.running.runner import Condition, run
-from phasescope.statistics.analyses import analyse_run
+from phasescope.statistics.analyses import analyse_conditions
+from phasescope.statistics.conditions import read_conditions
 from phasescope.statistics.effect import read_effect
 
 CURVES = {"steep": (0.9, 0.6, 0.6, 0.3), "flat": (0.6, 0.6, 0.6, 0.6)}
@@ -79,4 +80,4 @@ def test_an_effect_is_corrected_over_all_conditions_of_the_run_as_the_report_doe
     few = read_effect(folder, condition="steep", draws=20)
     assert (few.state, few.period) == ("undecided", None)
     enough = read_effect(folder, condition="steep", draws=500)
-    assert enough.state == analyse_run([folder], draws=500)["steep"].judgement.state
+    assert enough.state == analyse_conditions(*read_conditions([folder]), draws=500)["steep"].judgement.state

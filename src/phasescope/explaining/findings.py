@@ -163,7 +163,7 @@ def _curve(evidence: Evidence) -> Curve:
         low=low_P,
         high=high_P,
         phase_sd=Interval.of(spread),
-        flat=not excludes_zero(spread),
+        flat=not excludes_zero(spread.low),
         contexts=table.n_clusters,
     )
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ..errors import UsageError
 from ..files import write_atomic
-from ..statistics.analyses import Analysis, Progress, analyse_run
+from ..statistics.analyses import Analysis, Progress, analyse_conditions
+from ..statistics.conditions import read_conditions
 from .figure import Figure
 from .method import describe
 from .run_page import figures_of, render
@@ -71,7 +72,7 @@ def build_report(
     """
     if out is None and len(folders) > 1:
         raise UsageError(f"{len(folders)} runs and no folder for their common report; give one with --out")
-    analysis = analyse_run(folders, seed=seed, draws=draws, progress=progress)
+    analysis = analyse_conditions(*read_conditions(folders), seed=seed, draws=draws, progress=progress)
     folder = folders[0] if out is None else out
     page = render(analysis, describe(analysis, folder))
     analysis.write(folder)

@@ -101,7 +101,7 @@ def _contrast_words(found: ExplanationResult) -> str:
     size = points(value.value or 0.0)
     if value.low is None:
         return f"{name} costs {size} points more at the phases that its gate prefers."
-    if excludes_zero(value):
+    if excludes_zero(value.low):
         return (
             f"Without {name}, {size} points{_ends(value)} more are lost at the phases that its gate prefers ({phases}) "
             "than at the others."

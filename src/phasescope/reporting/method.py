@@ -103,7 +103,7 @@ def _summary(protocol: str) -> str:
 
 def _row(one: ConditionAnalysis) -> tuple[str, ...]:
     condition, seen, period = one.condition, one.condition.observations, find(one.findings, "period")
-    detail, balance = {} if period is None else period.detail, one.balance()
+    detail, apart = {} if period is None else period.detail, condition.depth_spread()
     own = "none" if condition.control else "not known" if condition.stride is None else str(condition.stride)
     return (
         plain(condition.name, 200),
@@ -111,7 +111,7 @@ def _row(one: ConditionAnalysis) -> tuple[str, ...]:
         *(f"{len({getattr(o, part) for o in seen}):,}" for part in ("cluster", "block", "layout")),
         f"{len(seen):,}",
         f"{np.mean([o.prompt_tokens for o in seen]):.0f}" if seen else "–",
-        "–" if balance is None else f"{balance.mean_spread:.2f}, {balance.sd_spread:.2f}",
+        "–" if apart is None else f"{apart[0]:.2f}, {apart[1]:.2f}",
         own,
         _ranges(detail.get("tested", ())),
         _ranges(detail.get("not_testable", ())),

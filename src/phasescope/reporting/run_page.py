@@ -32,7 +32,7 @@ def render(analysis: Analysis, method: Method) -> str:
     sections = [_section(f"condition-{n}", one, analysis) for n, one in enumerate(_shown(analysis), start=1)]
     return filled(
         "report.html.j2",
-        title=plain(analysis.title),
+        title=plain(", ".join(analysis.runs)),
         verdict=" ".join([*said, *(sweep_sentence(own) for own in sweeps.values())]),
         sweeps=[sweep_section(f"sweep-{n}", own) for n, own in enumerate(sweeps.values(), start=1)],
         controls=[section for section in sections if section["control"]],
@@ -99,7 +99,7 @@ def _figures(key: str, one: ConditionAnalysis, analysis: Analysis) -> list[Figur
     if curve := _curve(condition, one.findings, "residue_rate", None):
         period = judge(one.findings).period
         figures.append(residue_bars(f"{key}-residue", curve, period, condition.coordinate))
-    shares = one.context_shares()
+    shares = condition.context_shares()
     if shares.size:
         drawn = context_dots(f"{key}-contexts", one.name, _kind(condition), shares, condition.coordinate)
         figures.append(drawn)

@@ -121,7 +121,7 @@ def _doubt(judgement: Judgement, findings: Sequence[Finding]) -> str:
     at_stride = (
         "" if p is None or test is None else f", the test at stride {test.stride} gives {p_words(p, test)}"
     )
-    excluded = "excludes" if excludes_zero(spread) else "includes"
+    excluded = "excludes" if excludes_zero(spread.low) else "includes"
     unknown = ", with too few data to say how small an effect would have been seen" * has_too_few(findings)
     few = f"; {_few_draws(judgement)}" if judgement.draws_needed else ""
     return f"{_period(findings)}{at_stride}, and the phase SD of {interval_words(spread)} {excluded} 0{unknown}{few}"

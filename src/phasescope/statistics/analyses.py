@@ -19,18 +19,16 @@ from ..files import dump_json, read_record, write_atomic
 from ..records import SCHEMA, Finding, Observation, Record, count_reasons
 from ..runs import RunDescription
 from .analysis import analyse
-from .balance import PositionBalance, position_balance
-from .conditions import Condition, read_conditions
+from .conditions import Condition
 from .correction import correct
 from .profile import Profile, write_profiles
 from .sweep import analyse_sweep
-from .table import Floats
 from .verdict import Judgement, judge
 
 SWEEP = "sweep"
 """Name of the protocol whose runs are padding sweeps."""
 Progress = Callable[[int, int], None]
-"""Told the conditions that are analysed, and all."""
+"""Called with the number of conditions that are analysed, and of all."""
 
 
 @dataclass(frozen=True)
@@ -54,29 +52,6 @@ class ConditionAnalysis:
         """The condition's name in the report."""
         return self.condition.name
 
-    def balance(self) -> PositionBalance | None:
-        """How far the residue groups differ in depth; None without observations."""
-        one = self.condition
-        return position_balance(one.observations, one.residues, one.coordinate) if one.observations else None
-
-    def context_shares(self) -> Floats:
-        """Accuracy of every context at every phase of the condition's fold.
-
-        Returns:
-            shape [contexts, phases]; contexts that miss a phase are left out.
-        """
-        one = self.condition
-        if not one.observations:
-            return np.empty((0, 0))
-        _, context = np.unique([o.cluster for o in one.observations], return_inverse=True)
-        phase = np.array([one.position(o) % one.fold for o in one.observations])
-        cell, cells = context * one.fold + phase, (int(context.max()) + 1) * one.fold
-        counts = np.bincount(cell, minlength=cells).reshape(-1, one.fold)
-        right = np.bincount(cell, [o.score for o in one.observations], cells).reshape(-1, one.fold)
-        whole = (counts > 0).all(axis=1)
-        shares: Floats = right[whole] / counts[whole]
-        return shares
-
 
 @dataclass(frozen=True, repr=False)
 class Analysis:
@@ -98,11 +73,6 @@ class Analysis:
     def findings(self) -> list[Finding]:
         """All findings, in the order of findings.json."""
         return [finding for condition in self.conditions for finding in condition.findings]
-
-    @property
-    def title(self) -> str:
-        """The labels of the runs."""
-        return ", ".join(self.runs)
 
     def __getitem__(self, name: str) -> ConditionAnalysis:
         """The analysis of the condition with that name."""
@@ -143,8 +113,8 @@ class Analysis:
         ]
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{name}: {state}" for name, state in self._rows())
-        return f"Analysis({len(self.findings)} findings; {said})"
+        states = ", ".join(f"{name}: {state}" for name, state in self._rows())
+        return f"Analysis({len(self.findings)} findings; {states})"
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -152,32 +122,6 @@ class Analysis:
             for name, state in self._rows()
         )
         return f"<table>{rows}</table>"
-
-
-def analyse_run(
-    folders: Sequence[Path],
-    *,
-    seed: int = 0,
-    draws: int = 2000,
-    progress: Progress = lambda done, total: None,
-) -> Analysis:
-    """Analyse one or several runs.
-
-    A condition's numbers depend on the seed and its name, not on the conditions beside it, up to the correction
-    over conditions.
-
-    Args:
-        folders: run folders, finished or not.
-        seed: of the permutations and halvings.
-        draws: permutations per test.
-        progress: told the conditions that are analysed, and all.
-
-    Raises:
-        UsageError: if a folder holds no run, or all was dropped.
-        BrokenRecordError: if a file of a run is damaged.
-    """
-    conditions, runs = read_conditions(folders)
-    return analyse_conditions(conditions, runs, seed=seed, draws=draws, progress=progress)
 
 
 def analyse_conditions(
@@ -188,7 +132,21 @@ def analyse_conditions(
     draws: int = 2000,
     progress: Progress = lambda done, total: None,
 ) -> Analysis:
-    """As `analyse_run`, of runs that are read already."""
+    """Analyse the conditions of one or several runs, as `read_conditions` reads them.
+
+    A condition's numbers depend on the seed and its name, not on the conditions beside it, up to the correction
+    over conditions.
+
+    Args:
+        conditions: of all runs, which may be unfinished.
+        runs: each run's description by its label.
+        seed: of the permutations and halvings.
+        draws: permutations per test.
+        progress: called with the number of conditions that are analysed, and of all.
+
+    Raises:
+        UsageError: if all was dropped.
+    """
     _refuse_empty(conditions)
     found: list[list[Finding]] = []
     for done, condition in enumerate(conditions):
@@ -196,16 +154,13 @@ def analyse_conditions(
         found.append(_findings(condition, conditions, seed, draws))
     progress(len(conditions), len(conditions))
     every = iter(correct([finding for own in found for finding in own]))
-    analysed = [
-        _judged(condition, tuple(next(every) for _ in own))
-        for condition, own in zip(conditions, found, strict=True)
-    ]
+    analysed = []
+    for condition, own in zip(conditions, found, strict=True):
+        findings = tuple(next(every) for _ in own)
+        judgement = judge(findings) if findings else None
+        profile = Profile.from_findings(findings, judgement) if judgement else None
+        analysed.append(ConditionAnalysis(condition, findings, judgement, profile))
     return Analysis(runs, tuple(analysed), seed, draws)
-
-
-def _judged(condition: Condition, findings: tuple[Finding, ...]) -> ConditionAnalysis:
-    judgement = judge(findings) if findings else None
-    return ConditionAnalysis(condition, findings, judgement, Profile.from_findings(condition.name, findings))
 
 
 def _refuse_empty(conditions: Sequence[Condition]) -> None:

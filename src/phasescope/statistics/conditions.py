@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from ..errors import UsageError
 from ..records import Dropped, Observation
 from ..runs import ConditionDescription, RunDescription, folds, read_run
+from .table import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,37 @@ class Condition:
     def position(self, observation: Observation) -> int:
         """The position that is folded."""
         return observation.source_position if self.coordinate == "source" else observation.query_position
+
+    def depth_spread(self) -> tuple[float, float] | None:
+        """How far the residues are apart in depth: an effect of position must not look like one of phase.
+
+        Returns:
+            largest less smallest over residues of the mean and of the SD of the folded position, in tokens; at most 0.5
+            in a balanced protocol. None without observations.
+        """
+        position_N = np.array([self.position(o) for o in self.observations])
+        groups = [position_N[position_N % self.residues == residue] for residue in range(self.residues)]
+        seen = [group for group in groups if len(group)]
+        if not seen:
+            return None
+        return float(np.ptp([group.mean() for group in seen])), float(np.ptp([group.std() for group in seen]))
+
+    def context_shares(self) -> Floats:
+        """Accuracy of every context at every phase of the fold.
+
+        Returns:
+            shape [contexts, phases]; contexts that miss a phase are left out.
+        """
+        if not self.observations:
+            return np.empty((0, 0))
+        _, context = np.unique([o.cluster for o in self.observations], return_inverse=True)
+        phase = np.array([self.position(o) % self.fold for o in self.observations])
+        cell, cells = context * self.fold + phase, (int(context.max()) + 1) * self.fold
+        counts = np.bincount(cell, minlength=cells).reshape(-1, self.fold)
+        right = np.bincount(cell, [o.score for o in self.observations], cells).reshape(-1, self.fold)
+        whole = (counts > 0).all(axis=1)
+        shares: Floats = right[whole] / counts[whole]
+        return shares
 
     def control_among(self, conditions: Iterable[Condition]) -> Condition | None:
         """The control that answered the same kind of trials, of the same run if there is one."""

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
-from scipy import stats
 
 from ..records import Finding
 from .table import Floats
 
 SIGNIFICANT = 0.05
 """The level of every test: a p below it, corrected where several are compared, counts."""
-Method = Literal["holm", "bh"]
 COMPARED = ("phase_test", "paired_test", "period")
 """Findings whose p-values are compared across conditions."""
 
@@ -30,29 +27,19 @@ def holm(p: Floats) -> Floats:
     return adjusted
 
 
-def benjamini_hochberg(p: Floats) -> Floats:
-    """Benjamini and Hochberg's step-up p: min over j ≥ i of m p(j) / j; bounds the share of false alarms.
-
-    Source: Benjamini and Hochberg 1995, Journal of the Royal Statistical Society B 57, 289–300.
-    """
-    adjusted: Floats = stats.false_discovery_control(p, method="bh")
-    return adjusted
-
-
-def correct(findings: Sequence[Finding], method: Method = "holm") -> list[Finding]:
-    """Add p-values corrected over conditions to the tests' details: `p_holm` or `p_bh`, and `conditions_compared`.
+def correct(findings: Sequence[Finding]) -> list[Finding]:
+    """Add p-values corrected over conditions to the tests' details: `p_holm` and `conditions_compared`.
 
     A family is one kind of test of one outcome over all conditions.
     """
-    adjust = {"holm": holm, "bh": benjamini_hochberg}[method]
     families: dict[tuple[str, str], list[int]] = defaultdict(list)
     for index, finding in enumerate(findings):
         if finding.name in COMPARED and finding.p_value is not None:
             families[finding.name, finding.outcome].append(index)
     corrected = list(findings)
     for family in families.values():
-        adjusted = adjust(np.array([findings[index].p_value for index in family], dtype=np.float64))
+        adjusted = holm(np.array([findings[index].p_value for index in family], dtype=np.float64))
         for index, p in zip(family, adjusted.tolist(), strict=True):
-            detail = {**findings[index].detail, f"p_{method}": p, "conditions_compared": len(family)}
+            detail = {**findings[index].detail, "p_holm": p, "conditions_compared": len(family)}
             corrected[index] = findings[index].model_copy(update={"detail": detail})
     return corrected

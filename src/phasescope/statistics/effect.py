@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UsageError
-from ..records import Record
-from .analyses import ConditionAnalysis, analyse_conditions
-from .conditions import read_conditions
+from ..records import Finding, Record
+from .analyses import analyse_conditions
+from .conditions import Condition, read_conditions
 from .table import Coordinate
-from .verdict import State, find
+from .verdict import Judgement, State, find
 
 
 class Effect(Record):
@@ -48,46 +49,44 @@ def read_effect(
         BrokenRecordError: if a file of the run is damaged.
     """
     conditions, runs = read_conditions([folder])
-    chosen = _chosen(
-        folder, {one.name: one.described.backend.digest for one in conditions}, condition, digest
-    )
-    if not next(one for one in conditions if one.name == chosen).observations:
-        raise UsageError(f"{folder} has no observation of condition {chosen!r}; finish the run first")
-    found = analyse_conditions(conditions, runs, seed=seed, draws=draws)[chosen]
+    chosen = _chosen(folder, conditions, condition, digest)
+    if not chosen.observations:
+        raise UsageError(f"{folder} has no observation of condition {chosen.name!r}; finish the run first")
+    found = analyse_conditions(conditions, runs, seed=seed, draws=draws)[chosen.name]
     assert found.judgement is not None
+    state, period = found.judgement.state, found.judgement.period
     return Effect(
-        run=found.condition.run,
-        condition=chosen,
-        state=found.judgement.state,
-        period=found.judgement.period if found.judgement.state == "sensitive" else None,
-        coordinate=found.condition.coordinate,
-        sentence=_sentence(found),
+        run=chosen.run,
+        condition=chosen.name,
+        state=state,
+        period=period if state == "sensitive" else None,
+        coordinate=chosen.coordinate,
+        sentence=_sentence(found.judgement, find(found.findings, "phase_sd"), chosen.coordinate),
     )
 
 
-def _chosen(folder: Path, digests: dict[str, str | None], condition: str | None, digest: str | None) -> str:
-    """The name of the condition that is meant."""
-    if condition is not None and condition not in digests:
-        raise UsageError(f"{folder} has no condition {condition!r}; it has {', '.join(digests)}")
-    if condition is None:
-        fitting = [name for name, own in digests.items() if digest in (None, own)]
-    else:
-        fitting = [condition] if digest is None or digests[condition] in (None, digest) else []
+def _chosen(folder: Path, conditions: Sequence[Condition], name: str | None, digest: str | None) -> Condition:
+    """The named condition, or the only one of the model with that digest."""
+    named = [one for one in conditions if name in (None, one.name)]
+    if not named:
+        known = ", ".join(one.name for one in conditions)
+        raise UsageError(f"{folder} has no condition {name!r}; it has {known}")
+    # The weights of a condition may be unknown; who names it vouches for them.
+    allowed = {digest} if name is None else {digest, None}
+    fitting = [one for one in named if digest is None or one.described.backend.digest in allowed]
     if not fitting:
         raise UsageError(f"{folder} measured other weights than are checked; measure this model first")
     if len(fitting) > 1:
-        raise UsageError(
-            f"{folder} has several conditions that fit: {', '.join(fitting)}; name one with --condition"
-        )
+        names = ", ".join(one.name for one in fitting)
+        raise UsageError(f"{folder} has several conditions that fit: {names}; name one with --condition")
     return fitting[0]
 
 
-def _sentence(found: ConditionAnalysis) -> str:
-    judgement, spread = found.judgement, find(found.findings, "phase_sd")
-    position = f"the {found.condition.coordinate}'s position"
+def _sentence(judgement: Judgement, spread: Finding | None, coordinate: Coordinate) -> str:
     size = "" if spread is None or spread.value is None else f" (phase SD {100 * spread.value:.1f} points)"
-    if judgement is not None and judgement.state == "sensitive":
-        return f"recall depends on {position} modulo {judgement.period}{size}"
-    flat = judgement is not None and judgement.state == "flat"
-    words = "recall does not depend on" if flat else "it is undecided whether recall depends on"
-    return f"{words} {position}{size}"
+    words = {
+        "sensitive": f"recall depends on the {coordinate}'s position modulo {judgement.period}",
+        "flat": f"recall does not depend on the {coordinate}'s position",
+        "undecided": f"it is undecided whether recall depends on the {coordinate}'s position",
+    }
+    return words[judgement.state] + size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -11,7 +11,7 @@ from pydantic import AliasChoices, Field, model_validator
 from ..errors import UsageError
 from ..files import dump_json, read_record, write_atomic
 from ..records import Finding, Record
-from .verdict import find, judge
+from .verdict import Judgement, find
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -50,22 +50,18 @@ class Profile(Record):
         return self
 
     @classmethod
-    def from_findings(cls, condition: str, findings: Iterable[Finding]) -> Self | None:
-        """The profile that a condition's findings amount to; None where a phase was not visited."""
-        own = [one for one in findings if one.condition == condition]
-        spread = find(own, "phase_sd")
+    def from_findings(cls, findings: Sequence[Finding], judgement: Judgement) -> Self | None:
+        """The profile of one condition; None where a phase was not visited, or the query was moved."""
+        spread = find(findings, "phase_sd")
         if spread is None or spread.stride is None or spread.coordinate != "source":
             return None
-        rates = {
-            one.residue: one
-            for one in own
-            if (one.name, one.outcome, one.stride) == ("phase_rate", "accuracy", spread.stride)
-        }
-        if set(rates) != set(range(spread.stride)):
+        kind = ("phase_rate", "accuracy", spread.stride)
+        rates = {one.residue: one for one in findings if (one.name, one.outcome, one.stride) == kind}
+        if rates.keys() != set(range(spread.stride)):
             return None
-        ordered, judgement = [rates[phase] for phase in range(spread.stride)], judge(own)
+        ordered = [rates[phase] for phase in range(spread.stride)]
         return cls(
-            condition=condition,
+            condition=judgement.condition,
             stride=spread.stride,
             accuracy=tuple(one.value or 0.0 for one in ordered),
             low=tuple(one.low if one.low is not None else 0.0 for one in ordered),

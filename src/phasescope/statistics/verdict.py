@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from ..records import Finding
 from .correction import SIGNIFICANT
@@ -78,17 +78,9 @@ def is_sweep(findings: Iterable[Finding]) -> bool:
     return any(finding.name == "flips" for finding in findings)
 
 
-class HasEnds(Protocol):
-    """What has an interval."""
-
-    @property
-    def low(self) -> float | None:
-        """Its lower end; None where there is none."""
-
-
-def excludes_zero(estimate: HasEnds | None) -> bool:
-    """Whether the 95 % interval of an estimate lies above 0."""
-    return estimate is not None and estimate.low is not None and estimate.low > 0
+def excludes_zero(low: float | None) -> bool:
+    """Whether the 95 % interval with that lower end lies above 0."""
+    return low is not None and low > 0
 
 
 def judge(findings: Sequence[Finding], outcome: Outcome | None = None) -> Judgement:
@@ -108,12 +100,14 @@ def judge(findings: Sequence[Finding], outcome: Outcome | None = None) -> Judgem
     """
     chosen = outcome or _primary(findings)
     period = find(findings, "period", chosen)
-    p = corrected(period)
-    stands = period is not None and period.value is not None and p is not None and p < SIGNIFICANT
-    found = int(period.value) if stands and period is not None and period.value is not None else None
-    needed = None if period is None else _draws_needed(period)
-    sweep = period is not None and is_sweep(findings)
-    state = _sweep_state(period, found) if sweep and period else _state(findings, chosen, found)
+    p, found, needed = corrected(period), None, None
+    if period is not None:
+        needed = _draws_needed(period)
+        found = int(period.value) if period.value is not None and p is not None and p < SIGNIFICANT else None
+    if period is not None and is_sweep(findings):
+        state = _sweep_state(period, found)
+    else:
+        state = _state(findings, chosen, found)
     if state == "flat" and needed is not None:
         state = "undecided"
     return Judgement(findings[0].condition, is_control(findings), chosen, state, found, p, needed)
@@ -136,7 +130,7 @@ def _state(findings: Sequence[Finding], outcome: Outcome, period: int | None) ->
     spread, test = (find(findings, name, outcome) for name in ("phase_sd", "phase_test"))
     if spread is None or spread.low is None:
         return "undecided"
-    wide, p = excludes_zero(spread), corrected(test)
+    wide, p = excludes_zero(spread.low), corrected(test)
     if period is not None and wide:
         return "sensitive"
     silent = period is None and not wide and p is not None and p >= SIGNIFICANT
