@@ -73,9 +73,14 @@ class Fold:
     profiles: int = 1
 
     @property
+    def contrasts(self) -> int:
+        """How many contrasts of phases the blocks tell, directly or by way of others."""
+        return int(np.linalg.matrix_rank(self.inverse_SS, hermitian=True))
+
+    @property
     def identified(self) -> bool:
-        """Whether the blocks tell every phase from every other, directly or by way of others."""
-        return int(np.linalg.matrix_rank(self.inverse_SS, hermitian=True)) == len(self.phase_S) - 1
+        """Whether every phase can be compared with every other."""
+        return self.contrasts == len(self.phase_S) - 1
 
 
 def fold_table(

@@ -11,6 +11,9 @@ from .correction import SIGNIFICANT
 from .intervals import Estimate, Rates, t_quantile
 from .table import Floats
 
+POWER = 0.8
+"""With which the smallest detectable effect is found."""
+
 
 @dataclass(frozen=True, slots=True)
 class Noise:
@@ -113,7 +116,15 @@ def phase_sd(effects: Rates) -> Estimate:
     return Estimate(value, low, high)
 
 
-def smallest_effect(effects: Rates, level: float = SIGNIFICANT, power: float = 0.8) -> float | None:
+def noncentrality(d: float, e: float, level: float = SIGNIFICANT, reach: float = 1e4) -> float | None:
+    """Non-centrality at which an F test on d and e degrees of freedom has 80 % power; None if it is beyond `reach`."""
+    critical = stats.f.isf(level, d, e)
+    if stats.ncf.sf(critical, d, e, reach) < POWER:
+        return None
+    return float(optimize.brentq(lambda shift: stats.ncf.sf(critical, d, e, shift) - POWER, 1e-6, reach))
+
+
+def smallest_effect(effects: Rates, level: float = SIGNIFICANT) -> float | None:
     """Phase SD that the phase test would have found with 80 % power, from the noise that was measured.
 
     The sum of squares over tr V, times the effective number of contrasts d, is taken as F(d, ν·d), with
@@ -122,7 +133,6 @@ def smallest_effect(effects: Rates, level: float = SIGNIFICANT, power: float = 0
     Args:
         effects: phase effects with their deviations.
         level: of the test.
-        power: that the effect is to be found with.
 
     Returns:
         tau in the outcome's units; None from fewer than four clusters, which don't show their noise well
@@ -130,19 +140,18 @@ def smallest_effect(effects: Rates, level: float = SIGNIFICANT, power: float = 0
     """
     if len(effects.deviation_CR) < 4 or len(effects.rate_R) < 2:
         return None
-    return detectable(noise_of(effects), len(effects.rate_R), level, power)
+    return detectable(noise_of(effects), len(effects.rate_R), level)
 
 
-def detectable(noise: Noise, phases: int, level: float = SIGNIFICANT, power: float = 0.8) -> float:
-    """Phase SD that the phase test finds with that power, under that noise; see `smallest_effect`."""
-    d, df = noise.dimensions, noise.clusters_df * noise.dimensions
-    critical = stats.f.isf(level, d, df)
-    shift = optimize.brentq(lambda x: stats.ncf.sf(critical, d, df, x) - power, 1e-6, 1e4)
-    return float(np.sqrt(shift * noise.trace / d / phases))
+def detectable(noise: Noise, phases: int, level: float = SIGNIFICANT) -> float | None:
+    """Phase SD that the phase test finds with 80 % power, under that noise; see `smallest_effect`."""
+    d = noise.dimensions
+    shift = noncentrality(d, noise.clusters_df * d, level)
+    return None if shift is None else float(np.sqrt(shift * noise.trace / d / phases))
 
 
-def power_at(phase_sd: float, noise: Noise, phases: int, level: float = SIGNIFICANT) -> float:
+def power_at(phase_sd: float, noise: Noise, phases: int) -> float:
     """Probability that the phase test finds an effect of that SD, under that noise; see `smallest_effect`."""
     d, df = noise.dimensions, noise.clusters_df * noise.dimensions
     shift = d * phases * phase_sd**2 / noise.trace
-    return float(stats.ncf.sf(stats.f.isf(level, d, df), d, df, shift))
+    return float(stats.ncf.sf(stats.f.isf(SIGNIFICANT, d, df), d, df, shift))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, stats
+from scipy import stats
 
 from ..errors import UsageError
 from ..records import Finding, Observation
@@ -19,9 +19,9 @@ from .correction import SIGNIFICANT
 from .fold import fold_table, trend_basis, within_blocks
 from .intervals import wilson
 from .period import CANDIDATES, find_period
-from .table import Coordinate, Ints, Outcome, Table, tabulate
+from .phase_effect import noncentrality
+from .table import Coordinate, Floats, Ints, Outcome, Table, tabulate
 
-POWER = 0.8
 METHODS = {
     "sweep_mean": "mean over all trials; no interval, as the lengths are chosen, not drawn",
     "flips": "how often the most probable token (for a scorer, the verdict) changes from one number of pads to the "
@@ -39,36 +39,28 @@ METHODS = {
 
 @dataclass(frozen=True)
 class _Sweep:
-    """One condition's answers by block and length, and what all its findings have in common."""
+    """One condition's answers by block and length: its blocks, and beside its table the observations themselves."""
 
-    condition: str
+    table: Table
     coordinate: Coordinate
     block_B: list[tuple[str, str]]
     length_L: Ints
     right_BL: npt.NDArray[np.bool_]
     seen_BL: npt.NDArray[np.object_]
-    dropped_blocks: int
 
     @property
-    def prompts(self) -> list[str]:
-        """The prompts in order of appearance."""
-        return list(dict.fromkeys(prompt for prompt, _ in self.block_B))
-
-    def rows(self, prompt: str) -> list[int]:
-        """The blocks of a prompt."""
-        return [index for index, (name, _) in enumerate(self.block_B) if name == prompt]
+    def prompts(self) -> dict[str, list[int]]:
+        """The prompts in order of appearance, with the rows of their blocks."""
+        rows: dict[str, list[int]] = {}
+        for row, (prompt, _) in enumerate(self.block_B):
+            rows.setdefault(prompt, []).append(row)
+        return rows
 
     def finding(self, name: str, value: float | None, **fields: Any) -> Finding:
         """A finding about this condition."""
-        given = {"n_blocks": len(self.block_B), "n_clusters": len(self.prompts), **fields}
-        return Finding(
-            condition=self.condition,
-            name=name,
-            value=value,
-            method=METHODS[name],
-            coordinate=self.coordinate,
-            **given,
-        )
+        counts = {"n_blocks": len(self.block_B), "n_clusters": len(self.prompts)}
+        shared = {"condition": self.table.condition, "method": METHODS[name], "coordinate": self.coordinate}
+        return Finding(name=name, value=value, **{**shared, **counts, **fields})
 
 
 def analyse_sweep(
@@ -99,18 +91,19 @@ def analyse_sweep(
     Raises:
         UsageError: if the observations are of several conditions, or no block has two lengths.
     """
-    kept = _complete(observations)
-    table = tabulate(kept)
-    sweep = _sweep(kept, table, coordinate)
+    sweep = _sweep(_complete(observations), coordinate)
+    table = sweep.table
     strides = sorted({*(candidates or CANDIDATES), *([stride] if stride else [])})
     primary = next(o for o in ("margin", "logprob", "accuracy") if o in table.outcomes)
     outcomes: list[Outcome] = list(dict.fromkeys((primary, "accuracy")))
-    findings = [*_means(sweep, table), *_flips(sweep)]
-    periods = [_period(sweep, table, o, strides, stride, comparable, rng, draws) for o in outcomes]
+    means = {outcome: float(values_CLQ[table.asked].mean()) for outcome, values_CLQ in table.outcomes.items()}
+    findings = [sweep.finding("sweep_mean", mean, outcome=outcome) for outcome, mean in means.items()]
+    findings += _flips(sweep)
+    periods = [_period(sweep, o, strides, stride, comparable, rng, draws) for o in outcomes]
     periods[0].detail["primary"] = True
     found = periods[0].value
     used = int(found) if found is not None else stride
-    residues = list(_residues(sweep, used)) if used else []
+    residues = _residues(sweep, used) if used else ()
     return [*findings, *periods, *residues, _advice(sweep, used, "found" if found is not None else "own")]
 
 
@@ -131,8 +124,8 @@ def _complete(observations: Sequence[Observation]) -> list[Observation]:
     return everywhere if len(shared) > 1 and len(everywhere) >= len(whole) else whole
 
 
-def _sweep(observations: Sequence[Observation], table: Table, coordinate: Coordinate) -> _Sweep:
-    """Sort observations by block, in order of appearance, and length."""
+def _sweep(observations: Sequence[Observation], coordinate: Coordinate) -> _Sweep:
+    """Sort complete blocks in order of appearance, and each by length."""
     blocks: dict[tuple[str, str], dict[int, Observation]] = {}
     for o in observations:
         blocks.setdefault((o.cluster, o.block.rpartition("/")[2]), {})[o.layout] = o
@@ -140,15 +133,7 @@ def _sweep(observations: Sequence[Observation], table: Table, coordinate: Coordi
     seen_BL = np.empty((len(blocks), len(lengths)), dtype=object)
     seen_BL[:] = [[block[length] for length in lengths] for block in blocks.values()]
     right_BL = np.array([[o.score >= 0.5 for o in row] for row in seen_BL])
-    return _Sweep(
-        table.condition, coordinate, list(blocks), np.array(lengths), right_BL, seen_BL, table.dropped_blocks
-    )
-
-
-def _means(sweep: _Sweep, table: Table) -> Iterator[Finding]:
-    for outcome, values_CLQ in table.outcomes.items():
-        mean = float(values_CLQ[table.asked].mean())
-        yield sweep.finding("sweep_mean", mean, outcome=outcome)
+    return _Sweep(tabulate(observations), coordinate, list(blocks), np.array(lengths), right_BL, seen_BL)
 
 
 def _top(o: Observation) -> object:
@@ -183,7 +168,6 @@ def _flips(sweep: _Sweep) -> Iterator[Finding]:
 
 def _period(
     sweep: _Sweep,
-    table: Table,
     outcome: Outcome,
     strides: Sequence[int],
     expected: int | None,
@@ -192,21 +176,18 @@ def _period(
     draws: int,
 ) -> Finding:
     """The period of the mean over families, with the smallest phase SD that would have been seen."""
-    mean = _over_families(table, outcome)
-    own = not comparable and table.n_clusters > 1
-    found = find_period(mean, outcome, sweep.coordinate, strides, rng, draws, own=own, few=True)
+    mean, coordinate = _over_families(sweep.table, outcome), sweep.coordinate
+    own = not comparable and mean.n_clusters > 1
+    found = find_period(mean, outcome, coordinate, strides, rng, draws, own=own, few=True)
     detail = {
         **found.detail(),
-        "smallest_detectable_effect": _smallest(mean, outcome, sweep.coordinate, found.tested, own),
-        "phase_sd": None
-        if found.stride is None
-        else _size(mean, outcome, sweep.coordinate, found.stride, own),
+        "smallest_detectable_effect": _smallest(mean, outcome, coordinate, found.tested, own),
+        "phase_sd": found.stride and _fit(mean, outcome, coordinate, found.stride, own).phase_sd,
         "draws": draws,
-        "dropped_blocks": sweep.dropped_blocks,
+        "dropped_blocks": sweep.table.dropped_blocks,
     }
-    value = None if found.stride is None else float(found.stride)
     return sweep.finding(
-        "period", value, outcome=outcome, p_value=found.p_value, expected=expected, detail=detail
+        "period", found.stride, outcome=outcome, p_value=found.p_value, expected=expected, detail=detail
     )
 
 
@@ -227,17 +208,41 @@ def _over_families(table: Table, outcome: Outcome) -> Table:
     )
 
 
-def _size(table: Table, outcome: Outcome, coordinate: Coordinate, stride: int, own: bool) -> float:
-    """Phase SD at a stride, less what noise adds to it; the mean over prompts where each has its own profile."""
+@dataclass(frozen=True)
+class _Fit:
+    """Least squares of an outcome on blocks, trend and the phases of one stride.
+
+    Attributes:
+        effect_S: of every phase of every profile.
+        inverse_SS: of the design.
+        left: sum of squares that the phases leave.
+        contrasts: degrees of freedom of the phases.
+        rest: those of what is left; below 1 where the design takes all.
+        trials: over all lengths and prompts.
+    """
+
+    effect_S: Floats
+    inverse_SS: Floats
+    left: float
+    contrasts: int
+    rest: int
+    trials: int
+
+    @property
+    def phase_sd(self) -> float:
+        """Phase SD, less what noise adds to it; the mean over prompts where each has its own profile."""
+        noise = self.left / max(self.rest, 1) * float(np.trace(self.inverse_SS))
+        return float(np.sqrt(max(float(self.effect_S @ self.effect_S) - noise, 0.0) / len(self.effect_S)))
+
+
+def _fit(table: Table, outcome: Outcome, coordinate: Coordinate, stride: int, own: bool) -> _Fit:
     trend = trend_basis(table, coordinate, own=own)
     design = fold_table(table, coordinate, stride, trend, own=own)
     value_N = within_blocks(table.outcomes[outcome], table, trend).reshape(-1)
     effect_S = design.inverse_SS @ (design.column_NS.T @ value_N)
     left_N = value_N - design.column_NS @ effect_S
-    d = int(np.linalg.matrix_rank(design.inverse_SS, hermitian=True))
-    e = max(len(value_N) - table.n_clusters - trend.shape[1] - d, 1)
-    noise = float(left_N @ left_N) / e * float(np.trace(design.inverse_SS))
-    return float(np.sqrt(max(float(effect_S @ effect_S) - noise, 0.0) / len(effect_S)))
+    rest = len(value_N) - table.n_clusters - trend.shape[1] - design.contrasts
+    return _Fit(effect_S, design.inverse_SS, float(left_N @ left_N), design.contrasts, rest, len(value_N))
 
 
 def _smallest(
@@ -250,34 +255,22 @@ def _smallest(
     with d phase contrasts, e what trend and phases leave, the level shared among strides, and σ² at the upper
     end of its one-sided 90 % interval: a few lengths know their own noise badly, and a limit must not flatter.
     """
-    trend = trend_basis(table, coordinate, own=own)
-    value_N = within_blocks(table.outcomes[outcome], table, trend).reshape(-1)
     effects = []
-    for stride in strides:
-        design = fold_table(table, coordinate, stride, trend, own=own)
-        d = int(np.linalg.matrix_rank(design.inverse_SS, hermitian=True))
-        e = len(value_N) - table.n_clusters - trend.shape[1] - d
-        if d < 1 or e < 1:
-            continue
-        left_N = value_N - design.column_NS @ (design.inverse_SS @ (design.column_NS.T @ value_N))
-        critical = stats.f.isf(SIGNIFICANT / len(strides), d, e)
-        reach = 1e6
-        if stats.ncf.sf(critical, d, e, reach) < POWER:
-            continue
-        shift = optimize.brentq(lambda x, c=critical, d=d, e=e: stats.ncf.sf(c, d, e, x) - POWER, 1e-6, reach)
-        variance = left_N @ left_N / stats.chi2.ppf(0.1, e)
-        effects.append(float(np.sqrt(shift * variance / len(value_N))))
+    for fit in (_fit(table, outcome, coordinate, stride, own) for stride in strides):
+        d, e = fit.contrasts, fit.rest
+        shift = noncentrality(d, e, SIGNIFICANT / len(strides), reach=1e6) if min(d, e) >= 1 else None
+        if shift is not None:
+            variance = fit.left / stats.chi2.ppf(0.1, e)
+            effects.append(float(np.sqrt(shift * variance / fit.trials)))
     return max(effects, default=None)
 
 
 def _residues(sweep: _Sweep, stride: int) -> Iterator[Finding]:
     """Per residue of the number of pads: how many trials were right, and in how many lengths all of them."""
-    for residue in range(stride):
+    for residue in np.unique(sweep.length_L % stride).tolist():
         at_L = sweep.length_L % stride == residue
-        if not at_L.any():
-            continue
         right_BL = sweep.right_BL[:, at_L]
-        together = np.array([right_BL[sweep.rows(prompt)].all(axis=0) for prompt in sweep.prompts])
+        together = np.array([right_BL[rows].all(axis=0) for rows in sweep.prompts.values()])
         low, high = wilson(np.array(together.mean()), np.array(float(together.size)))
         margins = [o.margin for row in sweep.seen_BL[:, at_L].tolist() for o in row]
         detail = {
@@ -288,57 +281,43 @@ def _residues(sweep: _Sweep, stride: int) -> Iterator[Finding]:
             "safe": bool(right_BL.all()),
             "mean_margin": None if None in margins else float(np.mean(np.array(margins, dtype=float))),
         }
-        yield sweep.finding(
-            "sweep_residue",
-            float(right_BL.mean()),
-            low=float(low),
-            high=float(high),
-            stride=stride,
-            residue=residue,
-            detail=detail,
-        )
+        place = {"stride": stride, "residue": residue, "low": float(low), "high": float(high)}
+        yield sweep.finding("sweep_residue", float(right_BL.mean()), **place, detail=detail)
 
 
-def _safe(right_BL: npt.NDArray[np.bool_], length_L: Ints, stride: int) -> list[int]:
-    """The residues at which every trial was right."""
-    seen = np.unique(length_L % stride)
-    return [int(r) for r in seen if right_BL[:, length_L % stride == r].all()]
+def _safe_pads(right_BL: npt.NDArray[np.bool_], length_L: Ints, stride: int) -> tuple[list[int], int | None]:
+    """The residues at which every trial was right, and the first length that has one."""
+    seen = np.unique(length_L % stride).tolist()
+    safe = [residue for residue in seen if right_BL[:, length_L % stride == residue].all()]
+    return safe, next((length for length in length_L.tolist() if length % stride in safe), None)
 
 
 def _advice(sweep: _Sweep, stride: int | None, source: str) -> Finding:
-    """How many pads to add, for all prompts together and for each, and whether unseen lengths agree.
-
-    `held_out`: each turn of the stride in turn is left out, the residues that were right in all others are
-    chosen, and counted is how often they were right in the turn left out; choosing residues by the trials
-    that then praise them would flatter.
-    """
-    states = {"all": bool(sweep.right_BL.all()), "none": not sweep.right_BL.any()}
-    state = next((name for name, holds in states.items() if holds), "some")
+    """How many pads to add, for all prompts together and for each, and whether unseen lengths agree."""
+    right_BL, length_L = sweep.right_BL, sweep.length_L
+    state = "all" if right_BL.all() else "some" if right_BL.any() else "none"
     detail: dict[str, Any] = {"state": state, "stride": stride, "stride_from": source if stride else None}
     add = None
     if stride:
-        safe = _safe(sweep.right_BL, sweep.length_L, stride)
-        add = _first(sweep.length_L, stride, safe)
-        detail |= {"safe": safe, "held_out": _held_out(sweep.right_BL, sweep.length_L, stride), "prompts": {}}
-        for prompt in sweep.prompts:
-            own = _safe(sweep.right_BL[sweep.rows(prompt)], sweep.length_L, stride)
-            detail["prompts"][prompt] = {"safe": own, "add": _first(sweep.length_L, stride, own)}
-    always_L = sweep.right_BL.all(axis=0)
-    detail["always_right"] = sweep.length_L[always_L].tolist()
-    return sweep.finding("pads_to_add", None if add is None else float(add), stride=stride, detail=detail)
-
-
-def _first(length_L: Ints, stride: int, residues: Sequence[int]) -> int | None:
-    return next((int(length) for length in length_L if length % stride in residues), None)
+        safe, add = _safe_pads(right_BL, length_L, stride)
+        detail |= {"safe": safe, "held_out": _held_out(right_BL, length_L, stride), "prompts": {}}
+        for prompt, rows in sweep.prompts.items():
+            own, own_add = _safe_pads(right_BL[rows], length_L, stride)
+            detail["prompts"][prompt] = {"safe": own, "add": own_add}
+    detail["always_right"] = length_L[right_BL.all(axis=0)].tolist()
+    return sweep.finding("pads_to_add", add, stride=stride, detail=detail)
 
 
 def _held_out(right_BL: npt.NDArray[np.bool_], length_L: Ints, stride: int) -> dict[str, int]:
-    """Right and all trials at residues that were chosen without them."""
+    """How often residues were right at lengths that did not choose them, of how many trials.
+
+    Each turn of the stride is left out once: the residues that were right in all others are chosen, and tried
+    there. Choosing residues by the trials that then praise them would flatter.
+    """
     turn_L = (length_L - length_L[0]) // stride
-    right = trials = 0
+    tried = []
     for turn in np.unique(turn_L):
         out_L = turn_L == turn
-        chosen = _safe(right_BL[:, ~out_L], length_L[~out_L], stride) if (~out_L).any() else []
-        tried = right_BL[:, out_L & np.isin(length_L % stride, chosen)]
-        right, trials = right + int(tried.sum()), trials + int(tried.size)
-    return {"right": right, "trials": trials}
+        chosen, _ = _safe_pads(right_BL[:, ~out_L], length_L[~out_L], stride)
+        tried.append(right_BL[:, out_L & np.isin(length_L % stride, chosen)])
+    return {"right": sum(int(t.sum()) for t in tried), "trials": sum(int(t.size) for t in tried)}
