@@ -27,20 +27,24 @@ class Period:
     Attributes:
         stride: the period; None if the scores are flat or nothing is testable.
         p_value: global p over all candidates and both statistics; None if nothing is testable.
-        candidate_p: by candidate, its p corrected for the search.
-        tested, not_testable: candidates with and without two full turns in the layouts.
+        candidate_p: by testable candidate, its p corrected for the search.
+        not_testable: candidates without two full turns in the layouts.
         share: by candidate, share of the variation within blocks that its phases explain.
     """
 
     stride: int | None
     p_value: float | None
     candidate_p: dict[int, float]
-    tested: list[int]
     not_testable: list[int]
     share: dict[int, float]
 
+    @property
+    def tested(self) -> list[int]:
+        """Candidates with two full turns in the layouts."""
+        return [*self.candidate_p]
+
     def detail(self) -> dict[str, Any]:
-        """What was searched, as a finding tells it."""
+        """What was searched, as a finding records it."""
         return {
             "tested": self.tested,
             "not_testable": self.not_testable,
@@ -69,7 +73,7 @@ def find_period(
     statistic, and its place among the smallest p of the permutations is the global p. The gamma is only a
     scale on which candidates compare: that last step makes the test exact whatever its fit.
 
-    Named is the smallest stride that its multiples do not significantly improve; see `_named`.
+    Named is the smallest stride that its multiples do not significantly improve; see `_Search.named`.
 
     Args:
         table: the trials.
@@ -91,51 +95,35 @@ def find_period(
     """
     trend = trend_basis(table, coordinate, own=own)
     fitting = [s for s in sorted(set(candidates)) if 2 * s <= table.n_layouts]
-    folds = {
-        s: design
-        for s in fitting
-        if len((design := fold_table(table, coordinate, s, trend, own=own)).phase_S) > design.profiles
-    }
-    testable = list(folds)
+    designs = {s: fold_table(table, coordinate, s, trend, own=own) for s in fitting}
+    folds = {s: design for s, design in designs.items() if len(design.phase_S) > design.profiles}
     not_testable = sorted(set(candidates) - folds.keys())
-    if not testable:
-        return Period(None, None, {}, [], not_testable, {})
+    if not folds:
+        return Period(None, None, {}, not_testable, {})
     values_CLQ = within_blocks(table.outcomes[outcome], table, trend)
-    smooth = _smooth(table, coordinate, trend, max(testable) - 1, own) if few else None
-    designs = [*(f.column_NS for f in folds.values()), trend, *([] if smooth is None else [smooth])]
-    parts = _sums(values_CLQ, designs, rng, draws)
-    sums, trend_DK = dict(zip(testable, parts, strict=False)), parts[len(testable)]
+    smooth = _smooth(table, coordinate, trend, max(folds) - 1, own) if few else None
+    search = _Search(values_CLQ, folds, smooth, rng, draws)
+    curve = [] if smooth is None else [smooth]
+    sums = search.sums(values_CLQ, [*(fold.column_NS for fold in folds.values()), trend, *curve])
     total = float((values_CLQ**2).sum())
-    left_D = np.maximum(total - (trend_DK**2).sum(axis=1), 1e-12 * total) if few and total > 0 else None
-    score_DM = np.stack([_score(sums[stride], folds[stride], left_D) for stride in testable], axis=1)
-    if left_D is not None and smooth is not None:
-        curve_DM = [_curve(parts[-1], folds[s].profiles * (s - 1), left_D) for s in testable]
-        score_DM = score_DM - np.stack(curve_DM, axis=1)
-    best_D = score_DM.max(axis=1)
+    left_D = None
+    if few and total > 0:
+        left_D = np.maximum(total - (sums[len(folds)] ** 2).sum(axis=1), 1e-12 * total)
+    square_D, score_D = {}, {}
+    for (stride, fold), sum_DS in zip(folds.items(), sums, strict=False):
+        square_D[stride] = quadratic_form(sum_DS, fold.inverse_SS)
+        both = (_surprise(_of_rest(part_D, left_D)) for part_D in (square_D[stride], _spike(sum_DS, fold)))
+        score_D[stride] = np.maximum(*both) - _curve(sums[-1], fold.profiles * (stride - 1), left_D)
+    best_D = np.max([*score_D.values()], axis=0)
     p_value = permutation_p(best_D)
-    squares = {s: quadratic_form(sums[s], folds[s].inverse_SS) for s in testable}
-    explained = {s: _of_rest(squares[s], left_D) for s in testable}
-    stride = None
-    if p_value <= SIGNIFICANT:
-        stride = _named(values_CLQ, folds, explained, rng, draws, smooth)
+    explained = {s: _of_rest(square_D[s], left_D) for s in folds}
     return Period(
-        stride=stride,
+        stride=search.named(explained) if p_value <= SIGNIFICANT else None,
         p_value=p_value,
-        candidate_p={
-            s: float(np.mean(best_D >= score_DM[0, m] * (1 - 1e-9))) for m, s in enumerate(testable)
-        },
-        tested=testable,
+        candidate_p={s: float(np.mean(best_D >= score_D[s][0] * (1 - 1e-9))) for s in folds},
         not_testable=not_testable,
-        share={s: float(squares[s][0]) / total if total > 0 else 0.0 for s in testable},
+        share={s: float(square_D[s][0]) / total if total > 0 else 0.0 for s in folds},
     )
-
-
-def _sums(
-    values_CLQ: Floats, columns: Sequence[Floats], rng: np.random.Generator, draws: int
-) -> list[Floats]:
-    """Permuted sums of several designs in one pass."""
-    sum_DK = permuted_sums(values_CLQ, np.hstack(columns), rng, draws)
-    return np.split(sum_DK, np.cumsum([column_NK.shape[1] for column_NK in columns])[:-1], axis=1)
 
 
 def _smooth(table: Table, coordinate: Coordinate, trend: Floats, count: int, own: bool) -> Floats:
@@ -151,8 +139,8 @@ def _smooth(table: Table, coordinate: Coordinate, trend: Floats, count: int, own
         order = np.arange(columns.shape[-1]).reshape(table.n_clusters, -1).T.reshape(-1)
         columns = columns[..., order]
     column_NK = columns.reshape(
-        trend.shape[0], -1
-    )  # no columns at all where few lengths leave none beyond the trend
+        len(trend), -1
+    )  # none at all where few lengths leave nothing beyond the trend
     return _orthonormal(column_NK - trend @ (trend.T @ column_NK))
 
 
@@ -163,8 +151,10 @@ def _orthonormal(column_NK: Floats) -> Floats:
     return axis_NK * (size_K > 1e-9 * max(float(size_K.max(initial=0)), 1e-300))
 
 
-def _curve(sum_DK: Floats, columns: int, left_D: Floats) -> Floats:
-    """−log p of each draw of a smooth curve with so many columns beyond the trend."""
+def _curve(sum_DK: Floats, columns: int, left_D: Floats | None) -> Floats | float:
+    """−log p of each draw of a smooth curve with so many columns beyond the trend; 0 where none competes."""
+    if left_D is None:
+        return 0.0
     return _surprise(_of_rest((sum_DK[:, :columns] ** 2).sum(axis=1), left_D))
 
 
@@ -175,12 +165,10 @@ def _of_rest(squares_D: Floats, left_D: Floats | None) -> Floats:
     return -np.log1p(-np.minimum(squares_D / left_D, 1 - 1e-12))
 
 
-def _score(sum_DS: Floats, design: Fold, left_D: Floats | None) -> Floats:
-    """−log p of each draw, by the more striking of sum of squares and single phase."""
-    squares_D = _of_rest(quadratic_form(sum_DS, design.inverse_SS), left_D)
+def _spike(sum_DS: Floats, design: Fold) -> Floats:
+    """What the most striking single phase of each draw explains."""
     size_S = np.einsum("ns,ns->s", design.column_NS, design.column_NS)
-    spike_D = (sum_DS**2 / np.where(size_S > 1e-6, size_S, np.inf)).max(axis=1)
-    return np.maximum(_surprise(squares_D), _surprise(_of_rest(spike_D, left_D)))
+    return np.asarray((sum_DS**2 / np.where(size_S > 1e-6, size_S, np.inf)).max(axis=1))
 
 
 def _surprise(statistic_D: Floats) -> Floats:
@@ -202,73 +190,70 @@ def _surprise(statistic_D: Floats) -> Floats:
     return surprise_D
 
 
-def _named(
-    values_CLQ: Floats,
-    folds: dict[int, Fold],
-    explained: dict[int, Floats],
-    rng: np.random.Generator,
-    draws: int,
-    smooth: Floats | None,
-) -> int:
-    """The smallest stride that its multiples do not significantly improve.
+@dataclass(frozen=True)
+class _Search:
+    """Scores within blocks without trend, the folds that compete, the smooth curve against them, and the draws."""
 
-    The search starts at the stride that explains most after two units per phase contrast for the noise it
-    picks up (Akaike's price). It then takes the smallest divisor of that stride that has an effect of its
-    own and that no testable multiple improves; where even the stride itself is improved, it goes on from
-    the best of its multiples.
-    """
+    values_CLQ: Floats
+    folds: dict[int, Fold]
+    smooth_NK: Floats | None
+    rng: np.random.Generator
+    draws: int
 
-    def gain(stride: int) -> float:
-        contrasts = len(folds[stride].phase_S) - folds[stride].profiles
-        noise = explained[stride][1:].mean() / contrasts
-        return float(explained[stride][0] / noise) - 2 * contrasts if noise > 0 else 0.0
+    def sums(self, values_CLQ: Floats, columns: Sequence[Floats]) -> list[Floats]:
+        """Permuted sums of several designs in one pass."""
+        sum_DK = permuted_sums(values_CLQ, np.hstack(columns), self.rng, self.draws)
+        return np.split(sum_DK, np.cumsum([column_NK.shape[1] for column_NK in columns])[:-1], axis=1)
 
-    start = max(folds, key=gain)
-    while True:
-        for stride in (s for s in folds if start % s == 0):
-            own = stride == start or permutation_p(explained[stride]) <= SIGNIFICANT
-            if own and not _improved(values_CLQ, stride, folds, rng, draws, smooth):
-                return stride
-        start = max((s for s in folds if s > start and s % start == 0), key=gain)
+    def named(self, explained: dict[int, Floats]) -> int:
+        """The smallest stride that its multiples do not significantly improve.
 
+        The search starts at the stride that explains most after two units per phase contrast for the noise it
+        picks up (Akaike's price). It then takes the smallest divisor of that stride that has an effect of its
+        own and that no testable multiple improves; where even the stride itself is improved, it goes on from
+        the best of its multiples.
+        """
 
-def _improved(
-    values_CLQ: Floats,
-    stride: int,
-    folds: dict[int, Fold],
-    rng: np.random.Generator,
-    draws: int,
-    smooth: Floats | None,
-) -> bool:
-    """Whether some multiple of the stride explains more than its own phases do.
+        def gain(stride: int) -> float:
+            contrasts = len(self.folds[stride].phase_S) - self.folds[stride].profiles
+            noise = explained[stride][1:].mean() / contrasts
+            return float(explained[stride][0] / noise) - 2 * contrasts if noise > 0 else 0.0
 
-    The phases of the stride are taken out of scores and designs, and what the multiples explain of the rest
-    is compared with its permutations; the smallest p over the multiples is the statistic.
-    """
-    multiples = [folds[s] for s in folds if s > stride and s % stride == 0]
-    if not multiples:
-        return False
-    base = folds[stride]
+        start = max(self.folds, key=gain)
+        while True:
+            for stride in (s for s in self.folds if start % s == 0):
+                own = stride == start or permutation_p(explained[stride]) <= SIGNIFICANT
+                if own and not self.improved(stride):
+                    return stride
+            start = max((s for s in self.folds if s > start and s % start == 0), key=gain)
 
-    def without(columns: Floats) -> Floats:
-        left: Floats = columns - base.column_NS @ (base.inverse_SS @ (base.column_NS.T @ columns))
-        return left
+    def improved(self, stride: int) -> bool:
+        """Whether some multiple of the stride explains more than its own phases do.
 
-    rest_CLQ = without(values_CLQ.reshape(-1)).reshape(values_CLQ.shape)
-    residual = [without(multiple.column_NS) for multiple in multiples]
-    curve = [] if smooth is None else [_orthonormal(without(smooth))]
-    parts = _sums(rest_CLQ, [*residual, base.column_NS, base.trend_NK, *curve], rng, draws)
-    base_DS, trend_DK = parts[len(residual)], parts[len(residual) + 1]
-    left_D, whole = None, float((rest_CLQ**2).sum())
-    if curve:
-        taken_D = quadratic_form(base_DS, base.inverse_SS) + (trend_DK**2).sum(axis=1)
-        left_D = np.maximum(whole - taken_D, max(1e-12 * whole, 1e-300))
-    surprises = []
-    for multiple, column_NS, sum_DS in zip(multiples, residual, parts, strict=False):
-        squares_D = quadratic_form(sum_DS, inverse(column_NS.T @ column_NS))
-        surprises.append(_surprise(_of_rest(squares_D, left_D)))
-        if left_D is not None:
-            surprises[-1] = surprises[-1] - _curve(
-                parts[-1], base.profiles * (multiple.modulus - stride), left_D
-            )
-    return permutation_p(np.max(surprises, axis=0)) <= max(IMPROVES, 1 / (1 + draws))
+        The phases of the stride are taken out of scores and designs, and what the multiples explain of the rest
+        is compared with its permutations; the smallest p over the multiples is the statistic.
+        """
+        base = self.folds[stride]
+        multiples = [fold for s, fold in self.folds.items() if s > stride and s % stride == 0]
+        if not multiples:
+            return False
+
+        def without(columns: Floats) -> Floats:
+            left: Floats = columns - base.column_NS @ (base.inverse_SS @ (base.column_NS.T @ columns))
+            return left
+
+        rest_CLQ = without(self.values_CLQ.reshape(-1)).reshape(self.values_CLQ.shape)
+        residual = [without(multiple.column_NS) for multiple in multiples]
+        curve = [] if self.smooth_NK is None else [_orthonormal(without(self.smooth_NK))]
+        sums = self.sums(rest_CLQ, [*residual, base.column_NS, base.trend_NK, *curve])
+        left_D, whole = None, float((rest_CLQ**2).sum())
+        if curve:
+            base_DS, trend_DK = sums[len(residual) : len(residual) + 2]
+            taken_D = quadratic_form(base_DS, base.inverse_SS) + (trend_DK**2).sum(axis=1)
+            left_D = np.maximum(whole - taken_D, max(1e-12 * whole, 1e-300))
+        surprises = [
+            _surprise(_of_rest(quadratic_form(sum_DS, inverse(column_NS.T @ column_NS)), left_D))
+            - _curve(sums[-1], base.profiles * (multiple.modulus - stride), left_D)
+            for multiple, column_NS, sum_DS in zip(multiples, residual, sums, strict=False)
+        ]
+        return permutation_p(np.max(surprises, axis=0)) <= max(IMPROVES, 1 / (1 + self.draws))
