@@ -33,7 +33,6 @@ from tests.statistics.planted import (
 
 from phasescope.statistics.fold import (
     Fold,
-    fold_table,
     identified_fold,
     mean_rate,
     phase_effects,
@@ -41,9 +40,8 @@ from phasescope.statistics.fold import (
     within_blocks,
 )
 from phasescope.statistics.intervals import Estimate, clustered_t, clustered_wilson
-from phasescope.statistics.paired import paired_test
 from phasescope.statistics.period import CANDIDATES, find_period
-from phasescope.statistics.permutation import permutation_p, permuted_sums, quadratic_form
+from phasescope.statistics.permutation import paired_test, permutation_p, permuted_sums, quadratic_form
 from phasescope.statistics.phase_effect import phase_sd, smallest_effect
 from phasescope.statistics.split_half import LOWEST, WIDEST, split_half
 from phasescope.statistics.table import Outcome, Table
@@ -179,10 +177,9 @@ def _coverages(
 
 def _sizes(table: Table, outcome: Outcome, fold: Fold, rng: np.random.Generator) -> Checks:
     """Whether each test raises a false alarm at 5 %."""
-    plain = fold_table(table, "source", fold.modulus, fold.trend_NK[:, :0])
     checks: Checks = {
         "phase_test": lambda: _alarm(_phase_test(table, outcome, fold, rng)),
-        "paired_test": lambda: _alarm(paired_test(table, outcome, plain, rng, DRAWS).p_value),
+        "paired_test": lambda: _alarm(paired_test(table, outcome, "source", fold.modulus, rng, DRAWS)[0]),
         "period": lambda: _alarm(find_period(table, outcome, "source", CANDIDATES, rng, DRAWS).p_value),
     }
     return {f"size {outcome} {name}": check for name, check in checks.items()}

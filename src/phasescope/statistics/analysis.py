@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,11 @@ import numpy as np
 from ..errors import UsageError
 from ..records import Finding, Observation
 from .correction import SIGNIFICANT
-from .fold import Fold, fold_table, identified_fold, mean_rate, phase_effects, phase_rates, within_blocks
+from .fold import Fold, identified_fold, mean_rate, phase_effects, phase_rates, within_blocks
 from .intervals import Estimate, Rates, clustered_t, clustered_wilson, wilson
-from .paired import paired_test
-from .period import CANDIDATES, Period, find_period
-from .permutation import permutation_p, permuted_sums, quadratic_form
-from .phase_effect import phase_sd, smallest_effect
+from .period import CANDIDATES, find_period
+from .permutation import paired_test, permutation_p, permuted_sums, quadratic_form
+from .phase_effect import POWER, phase_sd, smallest_effect
 from .split_half import LOWEST, WIDEST, split_half
 from .table import Coordinate, Outcome, Table, tabulate
 
@@ -86,16 +85,16 @@ def analyse(
             f"stride {stride}, fold {fold}, residues {residues}, candidates {candidates}: "
             "each is at least 2, and a condition without a stride needs a fold"
         )
-    view = _View(table, coordinate, stride, identified_fold(table, coordinate, modulus), rng, draws)
+    design = identified_fold(table, coordinate, modulus)
+    effects = {outcome: phase_effects(table, outcome, design) for outcome in table.outcomes}
+    view = _View(table, coordinate, stride, design, effects, rng, draws)
     strides = sorted({*(candidates or CANDIDATES), *([stride] if stride else [])})
-    findings = [*_core(view, "accuracy", strides), *_further(view), *_worst(view, "accuracy", residues)]
-    findings += [
-        *_rates(view, "phase_rate", "accuracy", modulus),
-        *_rates(view, "residue_rate", "accuracy", residues),
-    ]
+    findings = [*_core(view, "accuracy", strides), *_further(view), _worst(view, "accuracy", residues)]
+    findings += _rates(view, "phase_rate", "accuracy", modulus)
+    findings += _rates(view, "residue_rate", "accuracy", residues)
     if "candidate_accuracy" in table.outcomes:
         findings += [_mean(view, "candidate_accuracy"), _spread(view, "candidate_accuracy")]
-        findings += _worst(view, "candidate_accuracy", residues)
+        findings += [_worst(view, "candidate_accuracy", residues)]
     if "logprob" in table.outcomes:
         findings += [*_core(view, "logprob", strides), *_rates(view, "phase_rate", "logprob", modulus)]
     return findings
@@ -103,22 +102,23 @@ def analyse(
 
 @dataclass(frozen=True)
 class _View:
-    """One table seen through one fold, and the draws to be spent on it."""
+    """One table seen through one fold, its phase effects within blocks, and the draws to be spent on it."""
 
     table: Table
     coordinate: Coordinate
     stride: int | None
     design: Fold
+    effects: dict[Outcome, Rates]
     rng: np.random.Generator
     draws: int
-
-    def effects(self, outcome: Outcome) -> Rates:
-        """Phase effects within blocks at the fold."""
-        return phase_effects(self.table, outcome, self.design)
 
     def compared(self, estimate: Estimate) -> Estimate:
         """The estimate, or none where the layouts are too few to compare every phase with every other."""
         return estimate if self.design.identified else Estimate(None)
+
+    def smallest(self, outcome: Outcome, level: float = SIGNIFICANT) -> float | None:
+        """Phase SD that would have been seen at the fold, if its phases can be compared."""
+        return self.compared(Estimate(smallest_effect(self.effects[outcome], level))).value
 
     def finding(self, name: str, outcome: Outcome, estimate: Estimate, **fields: Any) -> Finding:
         """A finding with what all of this table have in common."""
@@ -126,9 +126,7 @@ class _View:
             condition=self.table.condition,
             name=name,
             outcome=outcome,
-            value=estimate.value,
-            low=estimate.low,
-            high=estimate.high,
+            **asdict(estimate),
             method=METHODS[name],
             n_blocks=self.table.n_blocks,
             n_clusters=self.table.n_clusters,
@@ -143,19 +141,12 @@ class _View:
 
 def _core(view: _View, outcome: Outcome, strides: Sequence[int]) -> Iterator[Finding]:
     """What is found of every outcome: mean, phase SD, split-half and raw gap, phase test, period."""
-    effects = view.effects(outcome)
     yield _mean(view, outcome)
     yield _spread(view, outcome)
-    halves = split_half(effects, WIDEST, view.rng)
-    picked = {
-        str(phase): round(float(weight), 6)
-        for phase, weight in zip(view.design.phase_S, halves.weight_S, strict=True)
-        if weight
-    }
+    halves = split_half(view.effects[outcome], WIDEST, view.rng)
     gap = view.compared(halves.estimate.within(0.0, np.inf))
-    yield view.at_fold(
-        "split_half_gap", outcome, gap, detail={"picked": picked, "unclipped": halves.estimate.value}
-    )
+    detail = {"picked": halves.picked(view.design.phase_S), "unclipped": halves.estimate.value}
+    yield view.at_fold("split_half_gap", outcome, gap, detail=detail)
     values_CLQ = within_blocks(view.table.outcomes[outcome], view.table, view.design.trend_NK)
     sum_DS = permuted_sums(values_CLQ, view.design.column_NS, view.rng, view.draws)
     gap_D = np.ptp(sum_DS @ view.design.inverse_SS, axis=1)
@@ -163,44 +154,35 @@ def _core(view: _View, outcome: Outcome, strides: Sequence[int]) -> Iterator[Fin
     yield view.at_fold("raw_gap", outcome, view.compared(Estimate(float(gap_D[0]))), detail=null)
     p_value = permutation_p(quadratic_form(sum_DS, view.design.inverse_SS))
     yield view.at_fold("phase_test", outcome, Estimate(None), p_value=p_value, detail={"draws": view.draws})
+    yield _period(view, outcome, strides)
+
+
+def _period(view: _View, outcome: Outcome, strides: Sequence[int]) -> Finding:
+    """The period with what was searched, and the phase SD (accuracy: in points) that would have been seen."""
     found = find_period(view.table, outcome, view.coordinate, strides, view.rng, view.draws)
-    yield _period(view, outcome, found, _smallest(view, outcome, SIGNIFICANT / max(len(found.tested), 1)))
-
-
-def _period(view: _View, outcome: Outcome, found: Period, smallest: float | None) -> Finding:
-    """The period with what was searched, and the phase SD in points that would have been seen."""
-    in_points = smallest if smallest is None or outcome == "logprob" else 100 * smallest
-    detail = {
-        **found.detail(),
-        "smallest_detectable_effect": in_points,
-        "draws": view.draws,
-    }
-    value = None if found.stride is None else float(found.stride)
+    smallest = view.smallest(outcome, SIGNIFICANT / max(len(found.tested), 1))
+    if smallest is not None and outcome != "logprob":
+        smallest *= 100
+    detail = {**found.detail(), "smallest_detectable_effect": smallest, "draws": view.draws}
+    estimate = Estimate(found.stride)
     return view.finding(
-        "period", outcome, Estimate(value), p_value=found.p_value, expected=view.stride, detail=detail
+        "period", outcome, estimate, p_value=found.p_value, expected=view.stride, detail=detail
     )
 
 
 def _further(view: _View) -> Iterator[Finding]:
     """What is found of accuracy only: the paired test, and the smallest effect that would have been seen."""
-    plain = fold_table(view.table, view.coordinate, view.design.modulus, view.design.trend_NK[:, :0])
-    paired = paired_test(view.table, "accuracy", plain, view.rng, view.draws)
-    detail = {"test": paired.name, "statistic": paired.statistic, "df": paired.df, "p_chi2": paired.p_chi2}
-    yield view.at_fold("paired_test", "accuracy", Estimate(None), p_value=paired.p_value, detail=detail)
-    smallest = _smallest(view, "accuracy", SIGNIFICANT)
-    phases = len(view.design.phase_S)
-    drop = None if smallest is None else float(smallest * phases / np.sqrt(phases - 1))
+    modulus, phases = view.design.modulus, len(view.design.phase_S)
+    p_value, test = paired_test(view.table, "accuracy", view.coordinate, modulus, view.rng, view.draws)
+    yield view.at_fold("paired_test", "accuracy", Estimate(None), p_value=p_value, detail=test)
+    smallest = view.smallest("accuracy")
     detail = {
-        "single_phase_drop": drop,
-        "power": 0.8,
+        "single_phase_drop": None if smallest is None else float(smallest * phases / np.sqrt(phases - 1)),
+        "power": POWER,
         "level": SIGNIFICANT,
         "dropped_blocks": view.table.dropped_blocks,
     }
     yield view.at_fold("smallest_detectable_effect", "accuracy", Estimate(smallest), detail=detail)
-
-
-def _smallest(view: _View, outcome: Outcome, level: float) -> float | None:
-    return view.compared(Estimate(smallest_effect(view.effects(outcome), level))).value
 
 
 def _mean(view: _View, outcome: Outcome) -> Finding:
@@ -212,23 +194,16 @@ def _mean(view: _View, outcome: Outcome) -> Finding:
 
 
 def _spread(view: _View, outcome: Outcome) -> Finding:
-    return view.at_fold("phase_sd", outcome, view.compared(phase_sd(view.effects(outcome))))
+    return view.at_fold("phase_sd", outcome, view.compared(phase_sd(view.effects[outcome])))
 
 
-def _worst(view: _View, outcome: Outcome, residues: int) -> Iterator[Finding]:
+def _worst(view: _View, outcome: Outcome, residues: int) -> Finding:
     """The worst residue: where half of the clusters see it most often, and the rate that the others measure."""
     residue_R, rate = phase_rates(view.table, outcome, view.coordinate, residues)
     halves = split_half(rate, LOWEST, view.rng)
-    named = int(residue_R[halves.weight_S.argmax()])
-    picked = {str(r): round(float(w), 6) for r, w in zip(residue_R, halves.weight_S, strict=True) if w}
-    yield view.finding(
-        "worst_residue",
-        outcome,
-        halves.estimate.within(0.0, 1.0),
-        stride=residues,
-        residue=named,
-        detail={"picked": picked},
-    )
+    worst, detail = int(residue_R[halves.weight_S.argmax()]), {"picked": halves.picked(residue_R)}
+    lowest = halves.estimate.within(0.0, 1.0)
+    return view.finding("worst_residue", outcome, lowest, stride=residues, residue=worst, detail=detail)
 
 
 def _rates(view: _View, name: str, outcome: Outcome, modulus: int) -> Iterator[Finding]:

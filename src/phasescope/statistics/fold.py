@@ -84,7 +84,7 @@ class Fold:
 
 
 def fold_table(
-    table: Table, coordinate: Coordinate, modulus: int, trend: Floats, *, own: bool = False
+    table: Table, coordinate: Coordinate, modulus: int, trend: Floats | None = None, *, own: bool = False
 ) -> Fold:
     """Fold a table by a modulus.
 
@@ -92,7 +92,7 @@ def fold_table(
         table: the trials.
         coordinate: which position is folded.
         modulus: the stride, 2 or more.
-        trend: columns of `trend_basis`; a [N, 0] array for no trend.
+        trend: columns of `trend_basis`; by default none.
         own: every cluster has a phase profile of its own; its phases are numbered on from the last one's.
     """
     phase_CLQ = table.position(coordinate) % modulus
@@ -101,6 +101,8 @@ def fold_table(
     phase_S, trials_S = np.unique(phase_CLQ[table.asked], return_counts=True)
     indicator_CLQS = (phase_CLQ[..., None] == phase_S).astype(np.float64)
     column_NS = centred(indicator_CLQS, table).reshape(-1, len(phase_S))
+    if trend is None:
+        trend = np.empty((len(column_NS), 0))
     column_NS -= trend @ (trend.T @ column_NS)
     inverse_SS = inverse(column_NS.T @ column_NS)
     profiles = table.n_clusters if own else 1
@@ -121,7 +123,7 @@ def identified_fold(table: Table, coordinate: Coordinate, modulus: int) -> Fold:
     Where all contexts put their sources at the same few positions, a phase slope and a depth trend are one
     and the same; the trend then gives way, from a cubic down to none.
     """
-    plain = fold_table(table, coordinate, modulus, trend_basis(table, coordinate, 1)[:, :0])
+    plain = fold_table(table, coordinate, modulus)
     size_S = np.linalg.eigvalsh(plain.column_NS.T @ plain.column_NS)
     for degree in range(DEGREE, 0, -1):
         found = fold_table(table, coordinate, modulus, trend_basis(table, coordinate, degree))

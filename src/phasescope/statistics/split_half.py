@@ -35,6 +35,11 @@ class Halves:
     estimate: Estimate
     weight_S: Floats
 
+    def picked(self, phase_S: Ints) -> dict[str, float]:
+        """The weights of the phases that were picked, by their names."""
+        weights = zip(phase_S.tolist(), self.weight_S.tolist(), strict=True)
+        return {str(phase): round(weight, 6) for phase, weight in weights if weight}
+
 
 def split_half(curve: Rates, picks: Picks, rng: np.random.Generator) -> Halves:
     """Estimate the largest gap, or the lowest rate, without rewarding noise for being extreme.
