@@ -29,7 +29,7 @@ BUDGET = 5.0
 """Seconds of calibration per condition."""
 
 Report = Callable[[str], None]
-"""Told what is being worked out."""
+"""Called with what is being worked out, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +110,15 @@ class RunPlan:
     @property
     def warnings(self) -> list[str]:
         """What the run will be too small for, in words."""
-        few = sorted({condition.contexts for condition in self.conditions if condition.contexts < ENOUGH})
-        said = [f"{n} contexts: intervals and tests hold from {ENOUGH} on; ask more contexts" for n in few]
-        weak = [
-            condition.name
-            for condition in self.conditions
-            if condition.power is not None and condition.power < 0.8
+        few = sorted({plan.contexts for plan in self.conditions if plan.contexts < ENOUGH})
+        warnings = [
+            f"{n} contexts: intervals and tests hold from {ENOUGH} on; ask more contexts" for n in few
         ]
+        weak = [plan.name for plan in self.conditions if plan.power is not None and plan.power < 0.8]
         if weak:
             effect = 100 * self.conditions[0].effect
-            said.append(f"underpowered for a phase SD of {effect:g} points: {', '.join(weak)}")
-        return said
+            warnings.append(f"underpowered for a phase SD of {effect:g} points: {', '.join(weak)}")
+        return warnings
 
     def as_json(self) -> dict[str, Any]:
         """All numbers, as JSON values."""
@@ -150,8 +148,8 @@ def plan_run(
         effect: phase SD whose power is stated, as a fraction.
         prices: per million tokens.
         budget: seconds of calibration per condition; 0 for none, and then no token is spent and no time predicted.
-        workers: among how many the batches are dealt out.
-        report: told what is being worked out.
+        workers: how many processes share the batches.
+        report: called with what is being worked out, in words.
 
     Raises:
         UsageError: for an impossible effect or budget, or what the run itself would refuse.
@@ -160,91 +158,64 @@ def plan_run(
         raise UsageError(f"effect {effect}, calibration of {budget} s; give a share below 1, and 0 s or more")
     guess, prices = guess or Guess(), prices or Prices()
     dispatcher = Dispatcher([condition.backend for condition in conditions])
-    known: list[Introduction] = []
+    introductions: list[Introduction] = []
     loading = 0.0
     for number, condition in enumerate(conditions):
         report(f"loading {condition.name}")
         started = time.perf_counter()
-        known.append(dispatcher.introduce(number, condition.protocol.synthetic))
+        introductions.append(dispatcher.introduce(number, condition.protocol.synthetic))
         loading += time.perf_counter() - started
-    counted = _count(conditions, seed, known, report)
-    folding = folds([describe(one, found) for one, found in zip(conditions, known, strict=True)])
-    plans = []
-    for number, (condition, counts) in enumerate(zip(conditions, counted, strict=True)):
+    counted = _count(conditions, seed, introductions, report)
+    described = [describe(one, found) for one, found in zip(conditions, introductions, strict=True)]
+    plans, spent = [], 0.0
+    for number, (condition, counts, fold) in enumerate(
+        zip(conditions, counted, folds(described), strict=True)
+    ):
         started = time.perf_counter()
         backend = dispatcher.backend(number)
         loading += time.perf_counter() - started  # as in the run, which also loads several models twice
         report(f"calibrating {condition.name}")
         pace = calibrate(backend, condition.protocol, counts.first, budget) if budget else None
-        share = bool(getattr(backend, "share_prefix", False))
-        plans.append(
-            _condition_plan(
-                condition,
-                counts,
-                known[number].description,
-                pace,
-                share,
-                folding[number],
-                guess,
-                effect,
-                prices,
-                workers,
-            )
+        spent += prices.cost(pace.tokens, pace.trials) if pace else 0.0
+        smallest, power = _power(condition, counts, fold, guess, effect)
+        read = counts.read(share=bool(getattr(backend, "share_prefix", False)))
+        plan = ConditionPlan(
+            name=condition.name,
+            contexts=counts.batches,
+            layouts=counts.layouts,
+            trials=counts.trials,
+            longest=counts.longest,
+            read_tokens=read,
+            new_tokens=counts.new_tokens,
+            fold=fold,
+            smallest_effect=smallest,
+            power=power,
+            effect=effect,
+            memory=_memory(condition, counts, introductions[number].description),
+            pace=pace,
+            seconds=None if pace is None else _seconds(pace, counts, read, workers),
+            cost=prices.cost(read, counts.new_tokens),
         )
-    seconds = [plan.seconds for plan in plans]
-    total = None if any(value is None for value in seconds) else sum(value or 0.0 for value in seconds)
-    spent = sum(prices.cost(plan.pace.tokens, plan.pace.trials) for plan in plans if plan.pace is not None)
+        plans.append(plan)
+    seconds = [plan.seconds for plan in plans if plan.seconds is not None]
+    total = sum(seconds) if len(seconds) == len(plans) else None
     return RunPlan(tuple(plans), guess, loading, total, sum(plan.cost for plan in plans) + spent)
 
 
 def _count(
-    conditions: Sequence[Condition], seed: int, known: Sequence[Introduction], report: Report
+    conditions: Sequence[Condition], seed: int, introductions: Sequence[Introduction], report: Report
 ) -> list[Counts]:
     """Counts of every condition; conditions with equal protocols and vocabularies ask the same and are counted once."""
     counted: list[Counts] = []
+    kinds = [(one.protocol, found.vocabulary) for one, found in zip(conditions, introductions, strict=True)]
     for number, condition in enumerate(conditions):
-        vocabulary = known[number].vocabulary
-        for other in range(number):
-            if (conditions[other].protocol, known[other].vocabulary) == (condition.protocol, vocabulary):
-                counted.append(counted[other])
-                break
+        if (same := kinds.index(kinds[number])) < number:
+            counted.append(counted[same])
         else:
             report(f"counting {condition.name}")
-            counted.append(count(batch for _, batch in planned([condition], seed, [vocabulary])))
+            batches = planned([condition], seed, [introductions[number].vocabulary])
+            counted.append(count(batch for _, batch in batches))
     return counted
-
-
-def _condition_plan(
-    condition: Condition,
-    counts: Counts,
-    description: dict[str, Any],
-    pace: Pace | None,
-    share: bool,
-    fold: int,
-    guess: Guess,
-    effect: float,
-    prices: Prices,
-    workers: int,
-) -> ConditionPlan:
-    smallest, power = _power(condition, counts, fold, guess, effect)
-    read = counts.read(share=share)
-    return ConditionPlan(
-        name=condition.name,
-        contexts=counts.batches,
-        layouts=counts.layouts,
-        trials=counts.trials,
-        longest=counts.longest,
-        read_tokens=read,
-        new_tokens=counts.new_tokens,
-        fold=fold,
-        smallest_effect=smallest,
-        power=power,
-        effect=effect,
-        memory=_memory(condition, counts, description),
-        pace=pace,
-        seconds=None if pace is None else _seconds(pace, counts, read, workers),
-        cost=prices.cost(read, counts.new_tokens),
-    )
 
 
 def _power(
@@ -260,15 +231,12 @@ def _power(
 
 def _memory(condition: Condition, counts: Counts, description: dict[str, Any]) -> Memory:
     """Of a model that is loaded from a folder."""
-    if not isinstance(condition.backend, BackendSpec) or "max_tokens" not in description:
+    settings = condition.backend.settings if isinstance(condition.backend, BackendSpec) else {}
+    if settings.get("path") is None or "max_tokens" not in description:
         return UNKNOWN
-    path = condition.backend.settings.get("path")
-    if path is None:
-        return UNKNOWN
-    dtype = str(condition.backend.settings.get("dtype", "auto"))
     return folder_memory(
-        Path(path),
-        dtype=dtype,
+        Path(settings["path"]),
+        dtype=str(settings.get("dtype", "auto")),
         longest=counts.longest,
         max_tokens=description["max_tokens"],
         rows=max(map(len, counts.first)) + counts.layouts,

@@ -42,7 +42,7 @@ class Pace:
 def calibrate(backend: Backend, protocol: Protocol, batches: Sequence[Batch], budget: float) -> Pace:
     """Ask the backend some of the run's own trials, first to warm up and then with the clock running.
 
-    One layout of the first batch tells what the whole batch takes. If several batches fit the budget, whole
+    One layout of the first batch shows what the whole batch takes. If several batches fit the budget, whole
     ones are measured, because they are read in forwards of several layouts; else single layouts, as long
     as the budget lasts, but at least one. A backend that reads every prompt whole is sent one prompt, and then
     two groups of twice as many as it answers at once. What counts is the median.
@@ -54,31 +54,37 @@ def calibrate(backend: Backend, protocol: Protocol, batches: Sequence[Batch], bu
         budget: seconds that measuring may take; what has begun is finished.
     """
     share = bool(getattr(backend, "share_prefix", False))
-    size = 2 * max(1, getattr(backend, "concurrency", SERVED // 2))
-    parts = _layouts(batches[0]) if share else _groups(batches[0], size)
-    started, before, asked = time.perf_counter(), backend.tokens, 0
+    first = batches[0]
+    parts: list[Sequence[Trial]]
+    if share:
+        layouts = dict.fromkeys(trial.layout for trial in first)
+        parts = [[trial for trial in first if trial.layout == layout] for layout in layouts]
+    else:
+        size = 2 * max(1, getattr(backend, "concurrency", SERVED // 2))
+        parts = [first[start : start + size] for start in range(0, len(first), size)]
+    started, before, answered = time.perf_counter(), backend.tokens, 0
 
     def measure(trials: Sequence[Trial]) -> float:
         """Seconds per prompt token."""
-        nonlocal asked
+        nonlocal answered
         begun = time.perf_counter()
         backend.answer(trials)
-        asked += len(trials)
+        answered += len(trials)
         return (time.perf_counter() - begun) / tokens_read(trials, share=share)
 
     measure(parts[0] if share else parts[0][:1])
     rates = [measure(parts[1 % len(parts)])]
-    whole = rates[0] * tokens_read(batches[0], share=share)
+    whole = rates[0] * tokens_read(first, share=share)
     if share and 2 * whole < budget:
-        measure(batches[0])
+        measure(first)
         rates, parts = [], list(batches)
     for turn in range(len(rates), REPEATS if share else SERVED_REPEATS):
         if rates and time.perf_counter() - started > budget:
             break
         rates.append(measure(parts[(turn + 1) % len(parts)]))
     seconds = time.perf_counter() - started
-    scoring = _scoring(protocol, batches[0])
-    return Pace(statistics.median(rates), scoring, backend.tokens - before, asked, seconds)
+    scoring = _scoring(protocol, first)
+    return Pace(statistics.median(rates), scoring, backend.tokens - before, answered, seconds)
 
 
 def tokens_read(trials: Sequence[Trial], *, share: bool) -> int:
@@ -86,24 +92,12 @@ def tokens_read(trials: Sequence[Trial], *, share: bool) -> int:
     return sum(context.tokens for context in contexts(trials, share=share))
 
 
-def _layouts(batch: Batch) -> list[Sequence[Trial]]:
-    found: dict[int, list[Trial]] = {}
-    for trial in batch:
-        found.setdefault(trial.layout, []).append(trial)
-    return [*found.values()]
-
-
-def _groups(batch: Batch, size: int) -> list[Sequence[Trial]]:
-    return [batch[start : start + size] for start in range(0, len(batch), size)]
-
-
 def _scoring(protocol: Protocol, batch: Batch) -> float:
     """Seconds per trial of making an observation and its line."""
     few = batch[:64]
     begun = time.perf_counter()
     for trial in few:
-        reply = Reply(
-            trial.answer_ids, len(trial.prompt_ids), 0.0, (0.0,) * len(trial.candidate_ids) or None, ""
-        )
+        candidates = (0.0,) * len(trial.candidate_ids) or None
+        reply = Reply(trial.answer_ids, len(trial.prompt_ids), 0.0, candidates, "")
         protocol.observe(trial, reply, "plan").model_dump_json(exclude_none=True)
     return (time.perf_counter() - begun) / len(few)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -29,7 +30,7 @@ class Counts:
         shared_tokens: the same when the questions of a layout share the reading of their prefix.
         new_tokens: at most generated.
         draw_seconds: that drawing the trials took.
-        table: positions of all trials; None where no question is asked in two layouts.
+        table: positions of all trials.
         first: the first few batches.
     """
 
@@ -55,34 +56,37 @@ def count(batches: Iterator[Batch]) -> Counts:
     Raises:
         UsageError: if there are none, or no question is asked in two layouts.
     """
-    number = trials = longest = prompt = shared = new = 0
-    seconds, first, facts = 0.0, list[Batch](), list[Trial]()
-    while True:
-        started = time.perf_counter()
-        batch = next(batches, None)
-        seconds += time.perf_counter() - started
-        if batch is None:
-            break
-        number, trials = number + 1, trials + len(batch)
-        longest = max(longest, *(len(trial.prompt_ids) + trial.new_tokens for trial in batch))
-        prompt += sum(len(trial.prompt_ids) for trial in batch)
-        shared += sum(context.tokens for context in contexts(batch))
-        new += sum(trial.new_tokens for trial in batch)
-        first += [batch] if len(first) < SAMPLES else []
-        facts += map(_without_prompt, batch)
-    table = planned_table(facts)
-    layouts = table.n_layouts
-    return Counts(number, trials, layouts, longest, prompt, shared, new, seconds, table, tuple(first))
+    first: list[Batch] = []
+    seconds, longest, totals = 0.0, 0, Counter[str]()
 
+    def drawn() -> Iterator[Trial]:
+        nonlocal seconds, longest
+        while True:
+            started = time.perf_counter()
+            batch = next(batches, None)
+            seconds += time.perf_counter() - started
+            if batch is None:
+                return
+            longest = max(longest, *(len(trial.prompt_ids) + trial.new_tokens for trial in batch))
+            totals["batches"] += 1
+            totals["trials"] += len(batch)
+            totals["prompt"] += sum(len(trial.prompt_ids) for trial in batch)
+            totals["shared"] += sum(context.tokens for context in contexts(batch))
+            totals["new"] += sum(trial.new_tokens for trial in batch)
+            if len(first) < SAMPLES:
+                first.append(batch)
+            yield from batch
 
-def _without_prompt(trial: Trial) -> Trial:
-    """The trial with a prompt that has its length and takes no memory."""
-    return Trial(
-        range(len(trial.prompt_ids)),  # type: ignore[arg-type]
-        (),
-        (),
-        trial.source_position,
-        trial.block,
-        trial.cluster,
-        trial.layout,
+    table = planned_table(drawn())
+    return Counts(
+        batches=totals["batches"],
+        trials=totals["trials"],
+        layouts=table.n_layouts,
+        longest=longest,
+        prompt_tokens=totals["prompt"],
+        shared_tokens=totals["shared"],
+        new_tokens=totals["new"],
+        draw_seconds=seconds,
+        table=table,
+        first=tuple(first),
     )
