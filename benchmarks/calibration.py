@@ -41,7 +41,7 @@ from phasescope.statistics.fold import (
 )
 from phasescope.statistics.intervals import Estimate, clustered_t, clustered_wilson
 from phasescope.statistics.period import CANDIDATES, find_period
-from phasescope.statistics.permutation import paired_test, permutation_p, permuted_sums, quadratic_form
+from phasescope.statistics.permutation import paired_test, permutation_p, quadratic_form
 from phasescope.statistics.phase_effect import phase_sd, smallest_effect
 from phasescope.statistics.split_half import LOWEST, WIDEST, split_half
 from phasescope.statistics.table import Outcome, Table
@@ -192,7 +192,7 @@ def _alarm(p_value: float | None) -> float:
 def _phase_test(table: Table, outcome: Outcome, fold: Fold, rng: np.random.Generator) -> float:
     """The p-value of the phase test."""
     values_CLQ = within_blocks(table.outcomes[outcome], table, fold.trend_NK)
-    sum_DS = permuted_sums(values_CLQ, fold.column_NS, rng, DRAWS)
+    sum_DS = fold.permuted(values_CLQ, rng, DRAWS)
     return permutation_p(quadratic_form(sum_DS, fold.inverse_SS))
 
 

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from phasescope.statistics.designs import permuted_sums
 from phasescope.statistics.fold import fold_table, trend_basis, within_blocks
-from phasescope.statistics.permutation import permutation_p, permuted_sums, quadratic_form
+from phasescope.statistics.permutation import permutation_p, quadratic_form
 from tests.statistics.planted import Design, flat, plant, slope
 
 
 def test_a_draw_moves_all_questions_of_a_context_together(rng):
     """With one column per trial the drawn outcomes themselves come back: whole layouts, each cluster its own."""
     values = rng.normal(size=(3, 5, 4))
-    drawn = permuted_sums(values, np.eye(60), rng, draws=40).reshape(41, 3, 5, 4)
+    drawn = permuted_sums(values, [np.eye(60)], rng, draws=40)[0].reshape(41, 3, 5, 4)
     assert np.array_equal(drawn[0], values)
     orders = []
     for d in range(1, 41):
@@ -30,7 +31,7 @@ def test_a_draw_moves_all_questions_of_a_context_together(rng):
 def test_every_order_of_the_layouts_is_equally_likely(rng):
     """2,400 draws of three layouts hit each of the six orders about 400 times."""
     values = np.array([1.0, 10.0, 100.0]).reshape(1, 3, 1)
-    drawn = permuted_sums(values, np.eye(3), rng, draws=2400)[1:]
+    drawn = permuted_sums(values, [np.eye(3)], rng, draws=2400)[0][1:]
     counts = np.unique(drawn @ [1, 2, 3], return_counts=True)[1]
     assert len(counts) == 6
     assert stats.chisquare(counts).pvalue > 0.001
@@ -43,7 +44,7 @@ def test_p_agrees_with_scipy_for_one_block(rng):
     onehot = (group[:, None] == np.arange(3)).astype(float)
     columns = onehot - onehot.mean(axis=0)
     inverse = np.linalg.pinv(columns.T @ columns)
-    sums = permuted_sums((values - values.mean()).reshape(1, 12, 1), columns, rng, draws=4000)
+    [sums] = permuted_sums((values - values.mean()).reshape(1, 12, 1), [columns], rng, draws=4000)
     mine = permutation_p(quadratic_form(sums, inverse))
 
     def between(*groups: np.ndarray) -> float:
@@ -72,11 +73,11 @@ def test_noise_that_a_context_shares_is_no_evidence(rng):
         basis = trend_basis(table, "source")
         fold = fold_table(table, "source", 8, basis)
         values = within_blocks(table.outcomes["accuracy"], table, basis)
-        sums = permuted_sums(values, fold.column_NS, rng, draws=99)
+        sums = fold.permuted(values, rng, draws=99)
         joint.append(permutation_p(quadratic_form(sums, fold.inverse_SS)) <= 0.05)
         alone = values.transpose(0, 2, 1).reshape(-1, 24, 1)
-        columns = fold.column_NS.reshape(10, 24, 32, 8).transpose(0, 2, 1, 3).reshape(-1, 8)
-        sums = permuted_sums(alone, columns, rng, draws=99)
+        columns = fold.written().reshape(10, 24, 32, 8).transpose(0, 2, 1, 3).reshape(-1, 8)
+        [sums] = permuted_sums(alone, [columns], rng, draws=99)
         separate.append(permutation_p(quadratic_form(sums, fold.inverse_SS)) <= 0.05)
     assert np.mean(joint) <= 0.15  # 9 of 60 or more has probability 0.003 at 5 %
     assert np.mean(separate) >= 0.2
@@ -87,7 +88,5 @@ def test_an_effect_is_found(rng):
     table = plant(slope(8, 0.3), Design(), rng)
     basis = trend_basis(table, "source")
     fold = fold_table(table, "source", 8, basis)
-    sums = permuted_sums(
-        within_blocks(table.outcomes["accuracy"], table, basis), fold.column_NS, rng, draws=199
-    )
+    sums = fold.permuted(within_blocks(table.outcomes["accuracy"], table, basis), rng, draws=199)
     assert permutation_p(quadratic_form(sums, fold.inverse_SS)) == 0.005

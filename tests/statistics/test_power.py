@@ -10,7 +10,7 @@ import pytest
 from phasescope import UsageError
 from phasescope.protocols import PrefixPadding
 from phasescope.statistics.fold import identified_fold, phase_effects, within_blocks
-from phasescope.statistics.permutation import permutation_p, permuted_sums, quadratic_form
+from phasescope.statistics.permutation import permutation_p, quadratic_form
 from phasescope.statistics.phase_effect import detectable, noise_of, power_at
 from phasescope.statistics.power import Guess, planned_noise, planned_table
 from phasescope.text.synthetic import RetrievalVocabulary
@@ -66,7 +66,7 @@ def test_the_planned_effect_is_found_as_often_as_promised(name: str) -> None:
         table = plant(sine(stride, size), design, rng)
         fold = identified_fold(table, "source", stride)
         values = within_blocks(table.outcomes["accuracy"], table, fold.trend_NK)
-        sums = permuted_sums(values, fold.column_NS, rng, 200)
+        sums = fold.permuted(values, rng, 200)
         hits += permutation_p(quadratic_form(sums, fold.inverse_SS)) <= 0.05
     assert 0.65 <= hits / 80 <= 0.93
 

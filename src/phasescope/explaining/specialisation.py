@@ -15,7 +15,7 @@ from ..errors import UsageError
 from ..statistics.correction import holm
 from ..statistics.fold import Fold, fold_table, phase_effects, phase_rates, trend_basis, within_blocks
 from ..statistics.intervals import CONFIDENCE, Rates, clustered_t, rates, t_quantile
-from ..statistics.permutation import permutation_p, permuted_sums, quadratic_form
+from ..statistics.permutation import permutation_p, quadratic_form
 from ..statistics.phase_effect import phase_sd
 from ..statistics.table import Coordinate, Floats, Outcome, Table
 from .result import Contrast, Interval, Loss
@@ -100,7 +100,7 @@ def _loss(
     spread, mean = phase_sd(effects), float(whole.rate_R[0])
     scale = mean * np.sqrt(len(effects.rate_R) - 1)
     values_CLQ = within_blocks(table.outcomes[outcome], table, plain.trend_NK)
-    sum_DS = permuted_sums(values_CLQ, plain.column_NS, rng, draws)
+    sum_DS = plain.permuted(values_CLQ, rng, draws)
     p = permutation_p(quadratic_form(sum_DS, plain.inverse_SS))
     index = null_95 = None
     if _p_mean(whole) < 1 - CONFIDENCE and mean > 0 and spread.value is not None:

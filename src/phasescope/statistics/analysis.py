@@ -14,7 +14,7 @@ from .correction import SIGNIFICANT
 from .fold import Fold, identified_fold, mean_rate, phase_effects, phase_rates, within_blocks
 from .intervals import Estimate, Rates, clustered_t, clustered_wilson, wilson
 from .period import CANDIDATES, find_period
-from .permutation import paired_test, permutation_p, permuted_sums, quadratic_form
+from .permutation import paired_test, permutation_p, quadratic_form
 from .phase_effect import POWER, phase_sd, smallest_effect
 from .split_half import LOWEST, WIDEST, split_half
 from .table import Coordinate, Outcome, Table, tabulate
@@ -148,7 +148,7 @@ def _core(view: _View, outcome: Outcome, strides: Sequence[int]) -> Iterator[Fin
     detail = {"picked": halves.picked(view.design.phase_S), "unclipped": halves.estimate.value}
     yield view.at_fold("split_half_gap", outcome, gap, detail=detail)
     values_CLQ = within_blocks(view.table.outcomes[outcome], view.table, view.design.trend_NK)
-    sum_DS = permuted_sums(values_CLQ, view.design.column_NS, view.rng, view.draws)
+    sum_DS = view.design.permuted(values_CLQ, view.rng, view.draws)
     gap_D = np.ptp(sum_DS @ view.design.inverse_SS, axis=1)
     null = {"null_mean": float(gap_D[1:].mean()), "null_95": float(np.quantile(gap_D[1:], 0.95))}
     yield view.at_fold("raw_gap", outcome, view.compared(Estimate(float(gap_D[0]))), detail=null)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .designs import Groups, permuted_sums
 from .intervals import Rates, rates
 from .table import Coordinate, Floats, Ints, Outcome, Table
 
@@ -48,28 +49,35 @@ def each_cluster(column_CLQK: Floats) -> Floats:
     return own_CLQCK.reshape(*column_CLQK.shape[:3], -1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fold:
-    """Phase indicators of a modulus, freed of block means and trend; the design of every phase statistic.
+    """Phase indicators of a modulus, freed of block means and trend: the design G of every phase statistic.
 
-    Suffixes: N = C·L·Q trials, S visited phases.
+    Its columns are never written out: each trial has the label of its phase, and sums over phases are
+    corrected for what the trend takes from the indicators.
+
+    Suffixes: N = C·L·Q trials, S visited phases, K columns of the trend.
 
     Attributes:
         modulus: what positions are folded by.
         phase_S: the phases that occur.
         trials_S: how many trials each has.
-        column_NS: indicator of a phase minus its block mean and its projection on the trend.
-        inverse_SS: pseudo-inverse of columnᵀ column.
+        groups: the trials of each phase.
+        gram_SS: Gᵀ G.
+        inverse_SS: its pseudo-inverse.
         trend_NK: the trend's own columns.
+        cross_KS: what the trend has of each indicator, trendᵀ indicator.
         profiles: how many phase profiles it has: one for all, or one for every cluster.
     """
 
     modulus: int
     phase_S: Ints
     trials_S: Floats
-    column_NS: Floats
+    groups: Groups
+    gram_SS: Floats
     inverse_SS: Floats
     trend_NK: Floats
+    cross_KS: Floats
     profiles: int = 1
 
     @property
@@ -81,6 +89,38 @@ class Fold:
     def identified(self) -> bool:
         """Whether every phase can be compared with every other."""
         return self.contrasts == len(self.phase_S) - 1
+
+    def sums(self, values_CLQ: Floats) -> Floats:
+        """Gᵀ y of values without block means and trend; shape [S]."""
+        return self.groups.sums(values_CLQ)
+
+    def cluster_sums(self, values_CLQ: Floats) -> Floats:
+        """G_cᵀ y_c of each cluster, of values without block means; shape [C, S]."""
+        trend_CLQK = self.trend_NK.reshape(*values_CLQ.shape, self.trend_NK.shape[1])
+        trend_CK = np.einsum("clqk,clq->ck", trend_CLQK, values_CLQ)
+        sums: Floats = self.groups.cluster_sums(values_CLQ) - trend_CK @ self.cross_KS
+        return sums
+
+    def fitted(self, effect_S: Floats) -> Floats:
+        """G θ, what phase effects say of every trial; shape [C, L, Q]."""
+        label_CLQ = self.groups.label_CLQ
+        effect_CLQ = np.append(effect_S, 0.0)[label_CLQ]
+        effect_CLQ = (effect_CLQ - effect_CLQ.mean(axis=1, keepdims=True)) * (label_CLQ >= 0)
+        fit: Floats = effect_CLQ - (self.trend_NK @ (self.cross_KS @ effect_S)).reshape(label_CLQ.shape)
+        return fit
+
+    def without_trend(self, sum_DS: Floats, trend_DK: Floats) -> Floats:
+        """Sums of permuted values over the columns, from those over the indicators and over the trend."""
+        left: Floats = sum_DS - trend_DK @ self.cross_KS
+        return left
+
+    def permuted(self, values_CLQ: Floats, rng: np.random.Generator, draws: int) -> Floats:
+        """Gᵀ y of permuted values, as `permuted_sums` has it; shape [1 + draws, S]."""
+        return self.without_trend(*permuted_sums(values_CLQ, [self.groups, self.trend_NK], rng, draws))
+
+    def written(self) -> Floats:
+        """The columns G written out, for small tables; shape [N, S]."""
+        return np.stack([self.fitted(unit_S).reshape(-1) for unit_S in np.eye(len(self.phase_S))], axis=1)
 
 
 def fold_table(
@@ -99,14 +139,25 @@ def fold_table(
     if own:
         phase_CLQ = phase_CLQ + modulus * np.arange(table.n_clusters)[:, None, None]
     phase_S, trials_S = np.unique(phase_CLQ[table.asked], return_counts=True)
-    indicator_CLQS = (phase_CLQ[..., None] == phase_S).astype(np.float64)
-    column_NS = centred(indicator_CLQS, table).reshape(-1, len(phase_S))
+    label_CLQ = np.where(table.asked, np.searchsorted(phase_S, phase_CLQ), -1)
+    groups = Groups(label_CLQ, len(phase_S))
     if trend is None:
-        trend = np.empty((len(column_NS), 0))
-    column_NS -= trend @ (trend.T @ column_NS)
-    inverse_SS = inverse(column_NS.T @ column_NS)
+        trend = np.empty((label_CLQ.size, 0))
+    cross_KS = np.array([groups.sums(column.reshape(label_CLQ.shape)) for column in trend.T])
+    cross_KS = cross_KS.reshape(-1, len(phase_S))
+    gram_SS = groups.gram() - cross_KS.T @ cross_KS
     profiles = table.n_clusters if own else 1
-    return Fold(modulus, phase_S, trials_S.astype(np.float64), column_NS, inverse_SS, trend, profiles)
+    return Fold(
+        modulus,
+        phase_S,
+        trials_S.astype(np.float64),
+        groups,
+        gram_SS,
+        inverse(gram_SS),
+        trend,
+        cross_KS,
+        profiles,
+    )
 
 
 def inverse(gram_SS: Floats) -> Floats:
@@ -124,10 +175,10 @@ def identified_fold(table: Table, coordinate: Coordinate, modulus: int) -> Fold:
     and the same; the trend then gives way, from a cubic down to none.
     """
     plain = fold_table(table, coordinate, modulus)
-    size_S = np.linalg.eigvalsh(plain.column_NS.T @ plain.column_NS)
+    size_S = np.linalg.eigvalsh(plain.gram_SS)
     for degree in range(DEGREE, 0, -1):
         found = fold_table(table, coordinate, modulus, trend_basis(table, coordinate, degree))
-        left_S = np.linalg.eigvalsh(found.column_NS.T @ found.column_NS)
+        left_S = np.linalg.eigvalsh(found.gram_SS)
         if np.all(left_S[1:] >= 0.1 * size_S[1:]):
             return found
     return plain
@@ -154,10 +205,9 @@ def phase_effects(table: Table, outcome: Outcome, design: Fold) -> Rates:
     Source: Liang and Zeger 1986, Biometrika 73, 13–22, for the sandwich.
     """
     clusters = table.n_clusters
-    value_N = within_blocks(table.outcomes[outcome], table, design.trend_NK).reshape(-1)
-    effect_S = design.inverse_SS @ (design.column_NS.T @ value_N)
-    residual_N = value_N - design.column_NS @ effect_S
-    score_CS = (design.column_NS * residual_N[:, None]).reshape(clusters, -1, len(effect_S)).sum(axis=1)
+    values_CLQ = within_blocks(table.outcomes[outcome], table, design.trend_NK)
+    effect_S = design.inverse_SS @ design.sums(values_CLQ)
+    score_CS = design.cluster_sums(values_CLQ - design.fitted(effect_S))
     deviation_CS = score_CS @ design.inverse_SS * np.sqrt(clusters / max(clusters - 1, 1))
     return Rates(effect_S, design.trials_S, deviation_CS)
 
@@ -170,9 +220,9 @@ def phase_rates(table: Table, outcome: Outcome, coordinate: Coordinate, modulus:
     """
     phase_CLQ = table.position(coordinate) % modulus
     phase_R = np.unique(phase_CLQ[table.asked])
-    at_CLQR = (phase_CLQ[..., None] == phase_R) & table.asked[..., None]
-    sum_CR = np.einsum("clqr,clq->cr", at_CLQR, table.outcomes[outcome])
-    return phase_R, rates(sum_CR, at_CLQR.sum(axis=(1, 2)).astype(np.float64))
+    groups = Groups(np.where(table.asked, np.searchsorted(phase_R, phase_CLQ), -1), len(phase_R))
+    sum_CR, trials_CR = map(groups.cluster_sums, (table.outcomes[outcome], table.asked.astype(np.float64)))
+    return phase_R, rates(sum_CR, trials_CR)
 
 
 def mean_rate(table: Table, outcome: Outcome) -> Rates:

@@ -10,8 +10,9 @@ import numpy as np
 from scipy import stats
 
 from .correction import SIGNIFICANT
+from .designs import permuted_sums
 from .fold import DEGREE, Fold, centred, each_cluster, fold_table, inverse, trend_basis, within_blocks
-from .permutation import permutation_p, permuted_sums, quadratic_form
+from .permutation import permutation_p, quadratic_form
 from .table import Coordinate, Floats, Outcome, Table
 
 CANDIDATES = (*range(2, 17), 32, 64, 128)
@@ -104,7 +105,7 @@ def find_period(
     smooth = _smooth(table, coordinate, trend, max(folds) - 1, own) if few else None
     search = _Search(values_CLQ, folds, smooth, rng, draws)
     curve = [] if smooth is None else [smooth]
-    sums = search.sums(values_CLQ, [*(fold.column_NS for fold in folds.values()), trend, *curve])
+    sums = search.sums(values_CLQ, list(folds.values()), trend, curve)
     total = float((values_CLQ**2).sum())
     left_D = None
     if few and total > 0:
@@ -167,7 +168,7 @@ def _of_rest(squares_D: Floats, left_D: Floats | None) -> Floats:
 
 def _spike(sum_DS: Floats, design: Fold) -> Floats:
     """What the most striking single phase of each draw explains."""
-    size_S = np.einsum("ns,ns->s", design.column_NS, design.column_NS)
+    size_S = np.diag(design.gram_SS)
     return np.asarray((sum_DS**2 / np.where(size_S > 1e-6, size_S, np.inf)).max(axis=1))
 
 
@@ -200,10 +201,15 @@ class _Search:
     rng: np.random.Generator
     draws: int
 
-    def sums(self, values_CLQ: Floats, columns: Sequence[Floats]) -> list[Floats]:
-        """Permuted sums of several designs in one pass."""
-        sum_DK = permuted_sums(values_CLQ, np.hstack(columns), self.rng, self.draws)
-        return np.split(sum_DK, np.cumsum([column_NK.shape[1] for column_NK in columns])[:-1], axis=1)
+    def sums(
+        self, values_CLQ: Floats, folds: Sequence[Fold], trend: Floats, curve: Sequence[Floats]
+    ) -> list[Floats]:
+        """Permuted sums of folds, trend and curve in one pass."""
+        designs = [*(fold.groups for fold in folds), trend, *curve]
+        sums = permuted_sums(values_CLQ, designs, self.rng, self.draws)
+        trend_DK = sums[len(folds)]
+        within = [fold.without_trend(sum_DS, trend_DK) for fold, sum_DS in zip(folds, sums, strict=False)]
+        return [*within, *sums[len(folds) :]]
 
     def named(self, explained: dict[int, Floats]) -> int:
         """The smallest stride that its multiples do not significantly improve.
@@ -238,22 +244,43 @@ class _Search:
         if not multiples:
             return False
 
-        def without(columns: Floats) -> Floats:
-            left: Floats = columns - base.column_NS @ (base.inverse_SS @ (base.column_NS.T @ columns))
-            return left
-
-        rest_CLQ = without(self.values_CLQ.reshape(-1)).reshape(self.values_CLQ.shape)
-        residual = [without(multiple.column_NS) for multiple in multiples]
-        curve = [] if self.smooth_NK is None else [_orthonormal(without(self.smooth_NK))]
-        sums = self.sums(rest_CLQ, [*residual, base.column_NS, base.trend_NK, *curve])
+        rest_CLQ = self.values_CLQ - base.fitted(base.inverse_SS @ base.sums(self.values_CLQ))
+        curve = [] if self.smooth_NK is None else [_orthonormal(_without(base, self.smooth_NK))]
+        sums = self.sums(rest_CLQ, multiples, base.trend_NK, curve)
         left_D, whole = None, float((rest_CLQ**2).sum())
         if curve:
-            base_DS, trend_DK = sums[len(residual) : len(residual) + 2]
+            base_DS, trend_DK = sums[0] @ _merging(multiples[0], base), sums[len(multiples)]
             taken_D = quadratic_form(base_DS, base.inverse_SS) + (trend_DK**2).sum(axis=1)
             left_D = np.maximum(whole - taken_D, max(1e-12 * whole, 1e-300))
-        surprises = [
-            _surprise(_of_rest(quadratic_form(sum_DS, inverse(column_NS.T @ column_NS)), left_D))
-            - _curve(sums[-1], base.profiles * (multiple.modulus - stride), left_D)
-            for multiple, column_NS, sum_DS in zip(multiples, residual, sums, strict=False)
-        ]
+        surprises = []
+        for multiple, sum_DS in zip(multiples, sums, strict=False):
+            own_SS = _own(multiple, base)
+            inverse_SS = inverse(own_SS.T @ multiple.gram_SS @ own_SS)
+            surprise_D = _surprise(_of_rest(quadratic_form(sum_DS @ own_SS, inverse_SS), left_D))
+            columns = base.profiles * (multiple.modulus - stride)
+            surprises.append(surprise_D - _curve(sums[-1], columns, left_D))
         return permutation_p(np.max(surprises, axis=0)) <= max(IMPROVES, 1 / (1 + self.draws))
+
+
+def _merging(multiple: Fold, base: Fold) -> Floats:
+    """1 where a phase of a multiple is a phase of its base: the base's columns are the multiple's times this."""
+    profile_S, phase_S = np.divmod(multiple.phase_S, multiple.modulus)
+    merged_S = phase_S % base.modulus + (base.modulus * profile_S if base.profiles > 1 else 0)
+    return (merged_S[:, None] == base.phase_S).astype(np.float64)
+
+
+def _own(multiple: Fold, base: Fold) -> Floats:
+    """What makes of a multiple's columns those without the base's phases."""
+    merging_SB = _merging(multiple, base)
+    own_SS: Floats = np.eye(len(merging_SB)) - merging_SB @ base.inverse_SS @ merging_SB.T @ multiple.gram_SS
+    return own_SS
+
+
+def _without(base: Fold, column_NK: Floats) -> Floats:
+    """Columns without what the base's phases say of them."""
+    shape = base.groups.label_CLQ.shape
+    left_NK = np.empty_like(column_NK)
+    for left_N, column_N in zip(left_NK.T, column_NK.T, strict=True):
+        values_CLQ = column_N.reshape(shape)
+        left_N[:] = column_N - base.fitted(base.inverse_SS @ base.sums(values_CLQ)).reshape(-1)
+    return left_NK

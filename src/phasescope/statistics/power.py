@@ -117,7 +117,7 @@ def planned_noise(table: Table, design: Fold, guess: Guess) -> Noise:
         guess: accuracy and noise.
     """
     own, shared = guess.variances()
-    column_NS, inverse_SS = design.column_NS, design.inverse_SS
+    column_NS, inverse_SS = design.written(), design.inverse_SS
     clusters, layouts, _ = table.source_CLQ.shape
     layout_MS = column_NS.reshape(clusters * layouts, -1, column_NS.shape[1]).sum(axis=1)
     middle_SS = own * column_NS.T @ column_NS + shared * layout_MS.T @ layout_MS

@@ -238,11 +238,11 @@ class _Fit:
 def _fit(table: Table, outcome: Outcome, coordinate: Coordinate, stride: int, own: bool) -> _Fit:
     trend = trend_basis(table, coordinate, own=own)
     design = fold_table(table, coordinate, stride, trend, own=own)
-    value_N = within_blocks(table.outcomes[outcome], table, trend).reshape(-1)
-    effect_S = design.inverse_SS @ (design.column_NS.T @ value_N)
-    left_N = value_N - design.column_NS @ effect_S
-    rest = len(value_N) - table.n_clusters - trend.shape[1] - design.contrasts
-    return _Fit(effect_S, design.inverse_SS, float(left_N @ left_N), design.contrasts, rest, len(value_N))
+    values_CLQ = within_blocks(table.outcomes[outcome], table, trend)
+    effect_S = design.inverse_SS @ design.sums(values_CLQ)
+    left_N = (values_CLQ - design.fitted(effect_S)).reshape(-1)
+    rest = len(left_N) - table.n_clusters - trend.shape[1] - design.contrasts
+    return _Fit(effect_S, design.inverse_SS, float(left_N @ left_N), design.contrasts, rest, len(left_N))
 
 
 def _smallest(
