@@ -3,8 +3,8 @@
 The earlier version measures two models of the zoo and sweeps a prompt over pads, because a later version reads its
 runs but not the other way round. Both versions then report the same run folders, audit the same benchmark, and explain
 the same run, each in a process of its own; every number of findings.json, profile.json, audit.json and explain.json is
-compared. Keys that were renamed are translated first. What differs is printed with the rule that explains it; a
-difference that no rule explains makes the benchmark fail.
+compared to six digits. Keys that were renamed are translated first. What differs is printed with the rule that
+explains it; a difference that no rule explains makes the benchmark fail.
 
     python -m benchmarks.same_findings [--old COMMIT] [--contexts 24] [--draws 500] [--blocks 24] [--run FOLDER …]
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import shutil
@@ -49,6 +50,14 @@ RULES = {
 """Which difference is explained by what, by its path."""
 
 
+def _same(old: object, new: object) -> bool:
+    """Whether two values are the same; numbers are summed in another order since, and ends of intervals found by
+    bisection, so the last digits may differ."""
+    if isinstance(old, float) and isinstance(new, float):
+        return math.isclose(old, new, rel_tol=1e-6, abs_tol=1e-12)
+    return old == new
+
+
 @dataclass
 class Tally:
     """What was compared.
@@ -67,7 +76,7 @@ class Tally:
     def add(self, path: str, old: object, new: object) -> None:
         """Compare one value, and print a difference."""
         self.compared += 1
-        if old == new:
+        if _same(old, new):
             self.equal += 1
             return
         rule = next((why for pattern, why in RULES.items() if re.search(pattern, path)), None)
