@@ -51,8 +51,10 @@ RULES = {
 
 
 def _same(old: object, new: object) -> bool:
-    """Whether two values are the same; numbers are summed in another order since, and ends of intervals found by
-    bisection, so the last digits may differ."""
+    """Whether two values are the same to six digits.
+
+    Numbers are summed in another order since, and ends of intervals are found by bisection.
+    """
     if isinstance(old, float) and isinstance(new, float):
         return math.isclose(old, new, rel_tol=1e-6, abs_tol=1e-12)
     return old == new
