@@ -36,14 +36,15 @@ class Groups:
     def sums(self, values_CLQ: Floats) -> Floats:
         """Sum of the values in each group."""
         labels, weights = self.label_CLQ.reshape(-1) + 1, values_CLQ.reshape(-1)
-        return np.bincount(labels, weights, self.count + 1)[1:]
+        sums: Floats = np.bincount(labels, weights, self.count + 1)[1:].astype(np.float64)
+        return sums
 
     def cluster_sums(self, values_CLQ: Floats) -> Floats:
         """Sum of the values of each cluster in each group; shape [C, count]."""
         clusters, width = len(self.label_CLQ), self.count + 1
         labels = self.label_CLQ + 1 + width * np.arange(clusters)[:, None, None]
         sums = np.bincount(labels.reshape(-1), values_CLQ.reshape(-1), clusters * width)
-        return sums.reshape(clusters, width)[:, 1:]
+        return sums.reshape(clusters, width)[:, 1:].astype(np.float64)
 
     def gram(self, weight_CQ: Floats | None = None) -> Floats:
         """Gᵀ W G of the columns G without block means: Σ_b w_b (diag n_b − n_b n_bᵀ / L), n_b a block's counts."""

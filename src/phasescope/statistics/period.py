@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from .correction import SIGNIFICANT
-from .designs import permuted_sums
+from .designs import Groups, permuted_sums
 from .fold import DEGREE, Fold, centred, each_cluster, fold_table, inverse, trend_basis, within_blocks
 from .permutation import permutation_p, quadratic_form
 from .table import Coordinate, Floats, Outcome, Table
@@ -205,7 +205,7 @@ class _Search:
         self, values_CLQ: Floats, folds: Sequence[Fold], trend: Floats, curve: Sequence[Floats]
     ) -> list[Floats]:
         """Permuted sums of folds, trend and curve in one pass."""
-        designs = [*(fold.groups for fold in folds), trend, *curve]
+        designs: list[Groups | Floats] = [*(fold.groups for fold in folds), trend, *curve]
         sums = permuted_sums(values_CLQ, designs, self.rng, self.draws)
         trend_DK = sums[len(folds)]
         within = [fold.without_trend(sum_DS, trend_DK) for fold, sum_DS in zip(folds, sums, strict=False)]
@@ -266,7 +266,8 @@ def _merging(multiple: Fold, base: Fold) -> Floats:
     """1 where a phase of a multiple is a phase of its base: the base's columns are the multiple's times this."""
     profile_S, phase_S = np.divmod(multiple.phase_S, multiple.modulus)
     merged_S = phase_S % base.modulus + (base.modulus * profile_S if base.profiles > 1 else 0)
-    return (merged_S[:, None] == base.phase_S).astype(np.float64)
+    merging_SB: Floats = (merged_S[:, None] == base.phase_S).astype(np.float64)
+    return merging_SB
 
 
 def _own(multiple: Fold, base: Fold) -> Floats:
