@@ -122,6 +122,11 @@ class Fold:
         """The columns G written out, for small tables; shape [N, S]."""
         return np.stack([self.fitted(unit_S).reshape(-1) for unit_S in np.eye(len(self.phase_S))], axis=1)
 
+    def fit(self, values_CLQ: Floats) -> tuple[Floats, Floats]:
+        """Least-squares effects of the phases on values without block means and trend, and what they leave."""
+        effect_S: Floats = self.inverse_SS @ self.sums(values_CLQ)
+        return effect_S, values_CLQ - self.fitted(effect_S)
+
 
 def fold_table(
     table: Table, coordinate: Coordinate, modulus: int, trend: Floats | None = None, *, own: bool = False
@@ -205,9 +210,8 @@ def phase_effects(table: Table, outcome: Outcome, design: Fold) -> Rates:
     Source: Liang and Zeger 1986, Biometrika 73, 13–22, for the sandwich.
     """
     clusters = table.n_clusters
-    values_CLQ = within_blocks(table.outcomes[outcome], table, design.trend_NK)
-    effect_S = design.inverse_SS @ design.sums(values_CLQ)
-    score_CS = design.cluster_sums(values_CLQ - design.fitted(effect_S))
+    effect_S, left_CLQ = design.fit(within_blocks(table.outcomes[outcome], table, design.trend_NK))
+    score_CS = design.cluster_sums(left_CLQ)
     deviation_CS = score_CS @ design.inverse_SS * np.sqrt(clusters / max(clusters - 1, 1))
     return Rates(effect_S, design.trials_S, deviation_CS)
 

@@ -113,8 +113,10 @@ def find_period(
     square_D, score_D = {}, {}
     for (stride, fold), sum_DS in zip(folds.items(), sums, strict=False):
         square_D[stride] = quadratic_form(sum_DS, fold.inverse_SS)
-        both = (_surprise(_of_rest(part_D, left_D)) for part_D in (square_D[stride], _spike(sum_DS, fold)))
-        score_D[stride] = np.maximum(*both) - _curve(sums[-1], fold.profiles * (stride - 1), left_D)
+        best_D = np.maximum(
+            *(_surprise(part_D, left_D) for part_D in (square_D[stride], _spike(sum_DS, fold)))
+        )
+        score_D[stride] = best_D - _curve(sums[-1], fold.profiles * (stride - 1), left_D)
     best_D = np.max([*score_D.values()], axis=0)
     p_value = permutation_p(best_D)
     explained = {s: _of_rest(square_D[s], left_D) for s in folds}
@@ -154,16 +156,12 @@ def _orthonormal(column_NK: Floats) -> Floats:
 
 def _curve(sum_DK: Floats, columns: int, left_D: Floats | None) -> Floats | float:
     """−log p of each draw of a smooth curve with so many columns beyond the trend; 0 where none competes."""
-    if left_D is None:
-        return 0.0
-    return _surprise(_of_rest((sum_DK[:, :columns] ** 2).sum(axis=1), left_D))
+    return 0.0 if left_D is None else _surprise((sum_DK[:, :columns] ** 2).sum(axis=1), left_D)
 
 
 def _of_rest(squares_D: Floats, left_D: Floats | None) -> Floats:
     """−log(1 − R²) of what is left to explain, which for small R² is R²; without a rest the squares themselves."""
-    if left_D is None:
-        return squares_D
-    return -np.log1p(-np.minimum(squares_D / left_D, 1 - 1e-12))
+    return squares_D if left_D is None else -np.log1p(-np.minimum(squares_D / left_D, 1 - 1e-12))
 
 
 def _spike(sum_DS: Floats, design: Fold) -> Floats:
@@ -172,14 +170,15 @@ def _spike(sum_DS: Floats, design: Fold) -> Floats:
     return np.asarray((sum_DS**2 / np.where(size_S > 1e-6, size_S, np.inf)).max(axis=1))
 
 
-def _surprise(statistic_D: Floats) -> Floats:
-    """−log p of each draw under the gamma distribution with the mean and variance of all other draws.
+def _surprise(squares_D: Floats, left_D: Floats | None) -> Floats:
+    """−log p of what each draw explains, under the gamma distribution with the mean and variance of all other draws.
 
     The observed draw must not be set apart: if it alone were left out of the moments, every permutation
     would be damped by itself while the observed one is not, and the test would be too loud (size 6 % of
     nominal 5 with 199 draws). The tail is taken by the cube root of Wilson and Hilferty, whose normal does
     not underflow however strong the effect.
     """
+    statistic_D = _of_rest(squares_D, left_D)
     others, largest = len(statistic_D) - 1, statistic_D.max()
     if np.ptp(statistic_D) <= 1e-9 * largest:
         return np.zeros_like(statistic_D)
@@ -244,7 +243,7 @@ class _Search:
         if not multiples:
             return False
 
-        rest_CLQ = self.values_CLQ - base.fitted(base.inverse_SS @ base.sums(self.values_CLQ))
+        rest_CLQ = base.fit(self.values_CLQ)[1]
         curve = [] if self.smooth_NK is None else [_orthonormal(_without(base, self.smooth_NK))]
         sums = self.sums(rest_CLQ, multiples, base.trend_NK, curve)
         left_D, whole = None, float((rest_CLQ**2).sum())
@@ -256,7 +255,7 @@ class _Search:
         for multiple, sum_DS in zip(multiples, sums, strict=False):
             own_SS = _own(multiple, base)
             inverse_SS = inverse(own_SS.T @ multiple.gram_SS @ own_SS)
-            surprise_D = _surprise(_of_rest(quadratic_form(sum_DS @ own_SS, inverse_SS), left_D))
+            surprise_D = _surprise(quadratic_form(sum_DS @ own_SS, inverse_SS), left_D)
             columns = base.profiles * (multiple.modulus - stride)
             surprises.append(surprise_D - _curve(sums[-1], columns, left_D))
         return permutation_p(np.max(surprises, axis=0)) <= max(IMPROVES, 1 / (1 + self.draws))
@@ -280,8 +279,5 @@ def _own(multiple: Fold, base: Fold) -> Floats:
 def _without(base: Fold, column_NK: Floats) -> Floats:
     """Columns without what the base's phases say of them."""
     shape = base.groups.label_CLQ.shape
-    left_NK = np.empty_like(column_NK)
-    for left_N, column_N in zip(left_NK.T, column_NK.T, strict=True):
-        values_CLQ = column_N.reshape(shape)
-        left_N[:] = column_N - base.fitted(base.inverse_SS @ base.sums(values_CLQ)).reshape(-1)
-    return left_NK
+    left = [base.fit(column_N.reshape(shape))[1].reshape(-1) for column_N in column_NK.T]
+    return np.array(left).T.reshape(column_NK.shape)

@@ -16,7 +16,7 @@ from scipy import stats
 from ..errors import UsageError
 from ..records import Finding, Observation
 from .correction import SIGNIFICANT
-from .fold import fold_table, trend_basis, within_blocks
+from .fold import Fold, fold_table, trend_basis, within_blocks
 from .intervals import wilson
 from .period import CANDIDATES, find_period
 from .phase_effect import noncentrality
@@ -182,7 +182,7 @@ def _period(
     detail = {
         **found.detail(),
         "smallest_detectable_effect": _smallest(mean, outcome, coordinate, found.tested, own),
-        "phase_sd": found.stride and _fit(mean, outcome, coordinate, found.stride, own).phase_sd,
+        "phase_sd": found.stride and _size(mean, outcome, coordinate, found.stride, own),
         "draws": draws,
         "dropped_blocks": sweep.table.dropped_blocks,
     }
@@ -208,41 +208,22 @@ def _over_families(table: Table, outcome: Outcome) -> Table:
     )
 
 
-@dataclass(frozen=True)
-class _Fit:
-    """Least squares of an outcome on blocks, trend and the phases of one stride.
-
-    Attributes:
-        effect_S: of every phase of every profile.
-        inverse_SS: of the design.
-        left: sum of squares that the phases leave.
-        contrasts: degrees of freedom of the phases.
-        rest: those of what is left; below 1 where the design takes all.
-        trials: over all lengths and prompts.
-    """
-
-    effect_S: Floats
-    inverse_SS: Floats
-    left: float
-    contrasts: int
-    rest: int
-    trials: int
-
-    @property
-    def phase_sd(self) -> float:
-        """Phase SD, less what noise adds to it; the mean over prompts where each has its own profile."""
-        noise = self.left / max(self.rest, 1) * float(np.trace(self.inverse_SS))
-        return float(np.sqrt(max(float(self.effect_S @ self.effect_S) - noise, 0.0) / len(self.effect_S)))
-
-
-def _fit(table: Table, outcome: Outcome, coordinate: Coordinate, stride: int, own: bool) -> _Fit:
+def _fit(
+    table: Table, outcome: Outcome, coordinate: Coordinate, stride: int, own: bool
+) -> tuple[Fold, Floats, float, int]:
+    """A fold, the effects of its phases, the sum of squares that they leave, and the degrees of freedom of that."""
     trend = trend_basis(table, coordinate, own=own)
     design = fold_table(table, coordinate, stride, trend, own=own)
-    values_CLQ = within_blocks(table.outcomes[outcome], table, trend)
-    effect_S = design.inverse_SS @ design.sums(values_CLQ)
-    left_N = (values_CLQ - design.fitted(effect_S)).reshape(-1)
-    rest = len(left_N) - table.n_clusters - trend.shape[1] - design.contrasts
-    return _Fit(effect_S, design.inverse_SS, float(left_N @ left_N), design.contrasts, rest, len(left_N))
+    effect_S, left_CLQ = design.fit(within_blocks(table.outcomes[outcome], table, trend))
+    rest = left_CLQ.size - table.n_clusters - trend.shape[1] - design.contrasts
+    return design, effect_S, float(left_CLQ.reshape(-1) @ left_CLQ.reshape(-1)), rest
+
+
+def _size(table: Table, outcome: Outcome, coordinate: Coordinate, stride: int, own: bool) -> float:
+    """Phase SD at a stride, less what noise adds to it; the mean over prompts where each has its own profile."""
+    design, effect_S, left, rest = _fit(table, outcome, coordinate, stride, own)
+    noise = left / max(rest, 1) * float(np.trace(design.inverse_SS))
+    return float(np.sqrt(max(float(effect_S @ effect_S) - noise, 0.0) / len(effect_S)))
 
 
 def _smallest(
@@ -256,12 +237,13 @@ def _smallest(
     end of its one-sided 90 % interval: a few lengths know their own noise badly, and a limit must not flatter.
     """
     effects = []
-    for fit in (_fit(table, outcome, coordinate, stride, own) for stride in strides):
-        d, e = fit.contrasts, fit.rest
+    for stride in strides:
+        design, _, left, e = _fit(table, outcome, coordinate, stride, own)
+        d = design.contrasts
         shift = noncentrality(d, e, SIGNIFICANT / len(strides), reach=1e6) if min(d, e) >= 1 else None
         if shift is not None:
-            variance = fit.left / stats.chi2.ppf(0.1, e)
-            effects.append(float(np.sqrt(shift * variance / fit.trials)))
+            variance = left / stats.chi2.ppf(0.1, e)
+            effects.append(float(np.sqrt(shift * variance / design.groups.label_CLQ.size)))
     return max(effects, default=None)
 
 

@@ -104,13 +104,10 @@ def tabulate(observations: Sequence[Observation]) -> Table:
     return _stack(conditions[0], list(clusters.values()), dropped)
 
 
-def _usual_layouts(blocks: Iterable[list[Observation]]) -> list[int]:
+def _usual_layouts(blocks: Iterable[list[Observation]]) -> tuple[int, ...]:
     """The set of layouts that most blocks have; of equally frequent sets the largest, then the first."""
     counts = Counter(tuple(sorted({observation.layout for observation in block})) for block in blocks)
-    ranked = (
-        (count, len(layouts), tuple(-layout for layout in layouts)) for layouts, count in counts.items()
-    )
-    return [-layout for layout in max(ranked)[2]]
+    return max(counts, key=lambda layouts: (counts[layouts], len(layouts), [-layout for layout in layouts]))
 
 
 def _stack(condition: str, clusters: list[list[list[Observation]]], dropped: int) -> Table:
@@ -124,10 +121,11 @@ def _stack(condition: str, clusters: list[list[list[Observation]]], dropped: int
             values_LQ[:, : len(blocks)] = np.array([[getattr(o, name) for o in block] for block in blocks]).T
         return values_CLQ
 
+    answered = [o for blocks in clusters for block in blocks for o in block]
     recorded = {
         outcome: name
         for outcome, name in FIELDS.items()
-        if all(getattr(o, name) is not None for blocks in clusters for block in blocks for o in block)
+        if all(getattr(o, name) is not None for o in answered)
     }
     return Table(
         condition=condition,
