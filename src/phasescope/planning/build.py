@@ -22,7 +22,7 @@ from .calibrate import Pace, calibrate
 from .counts import Counts, count
 
 EFFECT = 0.05
-"""Phase SD whose power is stated: 5 points."""
+"""Phase SD whose power is reported: 5 points."""
 ENOUGH = 25
 """Contexts from which the intervals were shown to hold."""
 BUDGET = 5.0
@@ -58,7 +58,7 @@ class ConditionPlan:
 
     Attributes:
         name: of the condition.
-        contexts, layouts, trials: how much is asked.
+        contexts, layouts, trials: how many there are.
         longest: tokens of the longest prompt with what is generated.
         read_tokens: prompt tokens that the backend will read: its `tokens` after the run.
         new_tokens: tokens it will generate, fewer where it stops early.
@@ -95,7 +95,7 @@ class RunPlan:
 
     Attributes:
         conditions: one after the other.
-        guess: what the power rests on.
+        guess: the assumptions behind the power.
         load_seconds: that loading the models took, and will take the run before it begins.
         seconds: the run from then on; None without a calibration.
         cost: money, the calibration's own included.
@@ -144,8 +144,8 @@ def plan_run(
     Args:
         conditions: of the run.
         seed: of every draw.
-        guess: accuracy and noise that the power rests on.
-        effect: phase SD whose power is stated, as a fraction.
+        guess: assumed accuracy and noise, from which the power follows.
+        effect: phase SD whose power is reported, as a fraction.
         prices: per million tokens.
         budget: seconds of calibration per condition; 0 for none, and then no token is spent and no time predicted.
         workers: how many processes share the batches.

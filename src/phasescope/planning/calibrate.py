@@ -28,7 +28,7 @@ class Pace:
         seconds_per_token: of prompt, everything that answering takes included.
         seconds_per_trial: of scoring and writing down.
         tokens: prompt tokens that measuring itself read.
-        trials: that were asked for it.
+        trials: how many were answered for it.
         seconds: that it took.
     """
 

@@ -1,4 +1,4 @@
-"""What will be asked: the very trials of the run are drawn and counted, so that the numbers are exact."""
+"""The size of a run: its own trials are drawn and counted, so that the numbers are exact."""
 
 from __future__ import annotations
 

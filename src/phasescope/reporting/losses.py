@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ..statistics.analyses import reasons
 from ..statistics.conditions import Condition
 from .words import plain
 
@@ -25,9 +24,8 @@ def warnings(conditions: Sequence[Condition]) -> Iterator[str]:
         lost, planned = len(condition.dropped), len(condition.dropped) + len(condition.observations)
         heavy = list(_heavy_layouts(condition))
         unbalanced = f" The layouts are no longer balanced: {', '.join(heavy)}." if heavy else ""
-        yield (
-            f"Dropped: {plain(condition.name)} lost {lost:,} of {planned:,} prompts: {reasons(condition)}.{unbalanced}"
-        )
+        share = f"{plain(condition.name)} lost {lost:,} of {planned:,} prompts"
+        yield f"Dropped: {share}: {condition.drop_reasons}.{unbalanced}"
 
 
 def rows(conditions: Sequence[Condition]) -> list[tuple[str, ...]]:

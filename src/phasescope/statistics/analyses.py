@@ -1,4 +1,4 @@
-"""The analysis of one or several runs: every condition's findings, what they say, and its phase profile."""
+"""The analysis of one or several runs: findings, verdict and phase profile of every condition."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from ..columns import arrow_table, pandas_frame
-from ..errors import UsageError, plain
+from ..errors import UsageError
 from ..files import dump_json, read_record, write_atomic
-from ..records import SCHEMA, Finding, Observation, Record, count_reasons
+from ..records import SCHEMA, Finding, Observation, Record
 from ..runs import RunDescription
 from .analysis import analyse
 from .conditions import Condition
@@ -37,9 +37,9 @@ class ConditionAnalysis:
 
     Attributes:
         condition: with everything that it answered.
-        findings: its findings, p-values corrected over the conditions beside it; none without observations.
-        judgement: what they say; None without observations.
-        profile: its accuracy by phase; None where a phase was not visited, or the query was moved.
+        findings: with p-values corrected over all conditions; none without observations.
+        judgement: the verdict on them; None without observations.
+        profile: accuracy by phase; None where a phase was not visited, or the query was moved.
     """
 
     condition: Condition
@@ -134,7 +134,7 @@ def analyse_conditions(
 ) -> Analysis:
     """Analyse the conditions of one or several runs, as `read_conditions` reads them.
 
-    A condition's numbers depend on the seed and its name, not on the conditions beside it, up to the correction
+    A condition's numbers depend on the seed and its name, not on the other conditions, except for the correction
     over conditions.
 
     Args:
@@ -145,7 +145,7 @@ def analyse_conditions(
         progress: called with the number of conditions that are analysed, and of all.
 
     Raises:
-        UsageError: if all was dropped.
+        UsageError: if every prompt was dropped.
     """
     _refuse_empty(conditions)
     found: list[list[Finding]] = []
@@ -164,29 +164,24 @@ def analyse_conditions(
 
 
 def _refuse_empty(conditions: Sequence[Condition]) -> None:
-    """Refuse runs of which every asked prompt was dropped."""
+    """Refuse runs in which every prompt was dropped."""
     lost = [condition for condition in conditions if condition.dropped]
     if lost and not any(condition.observations for condition in conditions):
-        why = "; ".join(f"{one.name}: {reasons(one)}" for one in lost)
-        raise UsageError(f"nothing to analyse, every prompt was dropped: {why}; fix that and measure anew")
-
-
-def reasons(condition: Condition) -> str:
-    """Why prompts of a condition were dropped, and how many for each reason; empty where none was."""
-    return plain(count_reasons(line.dropped for line in condition.dropped), 300)
+        why = "; ".join(f"{one.name}: {one.drop_reasons}" for one in lost)
+        raise UsageError(f"nothing to analyse, every prompt was dropped: {why}; fix that and measure again")
 
 
 def _findings(condition: Condition, conditions: Sequence[Condition], seed: int, draws: int) -> list[Finding]:
-    """One condition's findings; a control is also folded by the strides of the conditions that it stands beside."""
+    """One condition's findings; a control is also folded by the strides of the conditions that it controls."""
     if not condition.observations:
         return []
     generator = np.random.default_rng([seed, *condition.name.encode()])
     if condition.protocol == SWEEP:
         return [_marked(f, condition) for f in _sweep_findings(condition, generator, draws)]
     findings = _at_fold(condition, condition.fold, generator, draws)
-    beside = {other.fold for other in conditions if other.control_among(conditions) is condition}
-    for fold in sorted(beside - {condition.fold}):
-        # Only the rates are kept, and they rest on no permutation.
+    controlled = {other.fold for other in conditions if other.control_among(conditions) is condition}
+    for fold in sorted(controlled - {condition.fold}):
+        # Only the rates are kept, which need no permutations.
         findings += [f for f in _at_fold(condition, fold, generator, 2) if f.name == "phase_rate"]
     return [_marked(finding, condition) for finding in findings]
 
@@ -197,7 +192,7 @@ def _at_fold(condition: Condition, fold: int, rng: np.random.Generator, draws: i
             condition.observations,
             stride=condition.stride,
             fold=fold,
-            residues=condition.residues,
+            residues=condition.described.protocol.residues,
             coordinate=condition.coordinate,
             rng=rng,
             draws=draws,
@@ -205,18 +200,18 @@ def _at_fold(condition: Condition, fold: int, rng: np.random.Generator, draws: i
     except UsageError as error:
         if not condition.dropped:
             raise
-        lost = f"{len(condition.dropped):,} prompts were dropped: {reasons(condition)}"
+        lost = f"{len(condition.dropped):,} prompts were dropped: {condition.drop_reasons}"
         raise UsageError(f"{error}; {lost}") from None
 
 
 def _sweep_findings(condition: Condition, rng: np.random.Generator, draws: int) -> list[Finding]:
-    """A sweep's findings, with the texts that were compared and the paddings that repeat."""
-    asked = condition.described.protocol
-    answers = {prompt.name: list(prompt.answers) for prompt in asked.prompts}
+    """A sweep's findings, with the compared texts and the families of padding that repeat."""
+    protocol = condition.described.protocol
+    answers = {prompt.name: list(prompt.answers) for prompt in protocol.prompts}
     findings = analyse_sweep(
         condition.observations,
         stride=condition.stride,
-        comparable=asked.comparable,
+        comparable=protocol.comparable,
         coordinate=condition.coordinate,
         rng=rng,
         draws=draws,
@@ -225,15 +220,15 @@ def _sweep_findings(condition: Condition, rng: np.random.Generator, draws: int) 
         if finding.name == "flips":
             finding.detail["answers"] = answers.get(finding.detail["prompt"], [])
         if finding.name == "period":
-            finding.detail["pads_repeat"] = asked.repeating_families
+            finding.detail["pads_repeat"] = protocol.repeating_families
     return findings
 
 
 def _marked(finding: Finding, condition: Condition) -> Finding:
-    """With the condition's name in the report; a period says whether that is a control, a mean what it lacks."""
+    """Add the condition's name in the report, to a period whether it is a control's, to a mean what was dropped."""
     marks: dict[str, object] = {"control": condition.control} if finding.name == "period" else {}
     if finding.name == "mean_accuracy" and condition.dropped:
-        marks = {"dropped_trials": len(condition.dropped), "dropped_for": reasons(condition)}
+        marks = {"dropped_trials": len(condition.dropped), "dropped_for": condition.drop_reasons}
     return finding.model_copy(update={"condition": condition.name, "detail": {**finding.detail, **marks}})
 
 
@@ -243,7 +238,7 @@ class _FindingsFile(Record):
 
 
 def write_findings(path: Path, findings: Sequence[Finding]) -> None:
-    """Write findings.json; a period always says which one was expected, null for a control."""
+    """Write findings.json; a period always states the expected one, null for a control."""
     always = dict.fromkeys(("value", "low", "high", "p_value"))
     listed = [
         {

@@ -1,4 +1,4 @@
-"""The conditions of one or several runs: who was measured, folded by what, beside which control."""
+"""The conditions of one or several runs: their observations, the stride of their fold, and their controls."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Literal
 
 import numpy as np
 
-from ..errors import UsageError
-from ..records import Dropped, Observation
+from ..errors import UsageError, plain
+from ..records import Dropped, Observation, count_reasons
 from ..runs import ConditionDescription, RunDescription, folds, read_run
 from .table import Floats
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition of a run with everything that it answered.
+    """One condition of a run with all its answers.
 
     Attributes:
         name: unique in the report: the condition's own name, with its run's where two runs share it.
         run: label of its run.
         described: what run.json says of it.
-        fold: by what its positions are folded: its own stride, or for a control its fellows' largest.
+        fold: the stride that folds its positions: its own, or for a control the largest of the other conditions.
         observations: all its answered trials.
         dropped: its trials that could not be observed.
     """
@@ -38,12 +38,12 @@ class Condition:
 
     @property
     def control(self) -> bool:
-        """Whether its model folds nothing."""
+        """Whether its model has no grid."""
         return self.described.control
 
     @property
     def stride(self) -> int | None:
-        """The period its grids have together; None where there is no grid, or it is not known."""
+        """The common stride of its grids; None where there is no grid, or it is not known."""
         return self.described.stride
 
     @property
@@ -57,9 +57,9 @@ class Condition:
         return self.described.protocol.moves
 
     @property
-    def residues(self) -> int:
-        """How many residues its protocol's layouts visit."""
-        return self.described.protocol.residues
+    def drop_reasons(self) -> str:
+        """Why its prompts were dropped, and how many for each reason; empty where none was."""
+        return plain(count_reasons(line.dropped for line in self.dropped), 300)
 
     def position(self, observation: Observation) -> int:
         """The position that is folded."""
@@ -72,12 +72,14 @@ class Condition:
             largest less smallest over residues of the mean and of the SD of the folded position, in tokens; at most 0.5
             in a balanced protocol. None without observations.
         """
-        position_N = np.array([self.position(o) for o in self.observations])
-        groups = [position_N[position_N % self.residues == residue] for residue in range(self.residues)]
-        seen = [group for group in groups if len(group)]
-        if not seen:
+        if not self.observations:
             return None
-        return float(np.ptp([group.mean() for group in seen])), float(np.ptp([group.std() for group in seen]))
+        position_N = np.array([self.position(o) for o in self.observations])
+        residue_N = position_N % self.described.protocol.residues
+        groups = [position_N[residue_N == residue] for residue in np.unique(residue_N)]
+        return float(np.ptp([group.mean() for group in groups])), float(
+            np.ptp([group.std() for group in groups])
+        )
 
     def context_shares(self) -> Floats:
         """Accuracy of every context at every phase of the fold.

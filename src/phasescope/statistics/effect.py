@@ -40,7 +40,7 @@ def read_effect(
     Args:
         folder: a run folder.
         condition: which condition; by default the only one of the model with this digest.
-        digest: of the weights of the model that is checked; null where it is not known.
+        digest: of the weights of the model that is checked; None if unknown.
         seed: of permutations and halvings.
         draws: permutations per test.
 
@@ -71,7 +71,7 @@ def _chosen(folder: Path, conditions: Sequence[Condition], name: str | None, dig
     if not named:
         known = ", ".join(one.name for one in conditions)
         raise UsageError(f"{folder} has no condition {name!r}; it has {known}")
-    # The weights of a condition may be unknown; who names it vouches for them.
+    # The digest of a condition may be unknown; such a condition counts only if it is named.
     allowed = {digest} if name is None else {digest, None}
     fitting = [one for one in named if digest is None or one.described.backend.digest in allowed]
     if not fitting:

@@ -11,7 +11,7 @@ from .intervals import Rates, rates
 from .table import Coordinate, Floats, Ints, Outcome, Table
 
 DEGREE = 3
-"""Of the polynomial in position that stands for a depth trend."""
+"""Degree of the polynomial in position that models a depth trend."""
 
 
 def centred(values_CLQX: Floats, table: Table) -> Floats:
@@ -31,7 +31,7 @@ def trend_basis(table: Table, coordinate: Coordinate, degree: int = DEGREE, *, o
         own: a polynomial for every cluster in place of one for all.
 
     Returns:
-        array of shape [C·L·Q, K]; K ≤ degree, fewer where the positions don't tell the powers apart.
+        array of shape [C·L·Q, K]; K ≤ degree, fewer where the positions cannot distinguish the powers.
     """
     position_CLQ = table.position(coordinate).astype(np.float64)
     seen = position_CLQ[table.asked]
@@ -82,7 +82,7 @@ class Fold:
 
     @property
     def contrasts(self) -> int:
-        """How many contrasts of phases the blocks tell, directly or by way of others."""
+        """How many contrasts of phases the blocks determine, directly or through other phases."""
         return int(np.linalg.matrix_rank(self.inverse_SS, hermitian=True))
 
     @property

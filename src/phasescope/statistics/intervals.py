@@ -11,7 +11,7 @@ from scipy import stats
 from .table import Floats
 
 CONFIDENCE = 0.95
-"""Of every interval that is reported."""
+"""Confidence level of every reported interval."""
 NO_VARIANCE = 1e-12
 """Design effect up to which the variance over clusters is rounding error: the clusters agree."""
 
@@ -113,7 +113,7 @@ def clustered_t(groups: Rates, confidence: float = CONFIDENCE) -> tuple[Floats, 
         mean − SE · g⁻¹(±t)        g(x) = x + a x² + a² x³/3 + a/2        a = skewness / (3 √C)
 
     t has C − 1 degrees of freedom. Log-probabilities near the ceiling have a long tail of failures; Student's
-    interval then stands too high and covers the mean of 100 independent questions in 91 % of all cases.
+    interval is then too high and covers the mean of 100 independent questions in 91 % of all cases.
 
     Source: Hall 1992, Journal of the Royal Statistical Society B 54, 221–228.
     """

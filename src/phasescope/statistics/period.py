@@ -105,7 +105,7 @@ def find_period(
     smooth = _smooth(table, coordinate, trend, max(folds) - 1, own) if few else None
     search = _Search(values_CLQ, folds, smooth, rng, draws)
     curve = [] if smooth is None else [smooth]
-    sums = search.sums(values_CLQ, list(folds.values()), trend, curve)
+    sums = search.sums(values_CLQ, [*folds.values()], curve)
     total = float((values_CLQ**2).sum())
     left_D = None
     if few and total > 0:
@@ -200,11 +200,9 @@ class _Search:
     rng: np.random.Generator
     draws: int
 
-    def sums(
-        self, values_CLQ: Floats, folds: Sequence[Fold], trend: Floats, curve: Sequence[Floats]
-    ) -> list[Floats]:
-        """Permuted sums of folds, trend and curve in one pass."""
-        designs: list[Groups | Floats] = [*(fold.groups for fold in folds), trend, *curve]
+    def sums(self, values_CLQ: Floats, folds: Sequence[Fold], curve: Sequence[Floats]) -> list[Floats]:
+        """Permuted sums of folds, their trend and the curve in one pass."""
+        designs: list[Groups | Floats] = [*(fold.groups for fold in folds), folds[0].trend_NK, *curve]
         sums = permuted_sums(values_CLQ, designs, self.rng, self.draws)
         trend_DK = sums[len(folds)]
         within = [fold.without_trend(sum_DS, trend_DK) for fold, sum_DS in zip(folds, sums, strict=False)]
@@ -245,7 +243,7 @@ class _Search:
 
         rest_CLQ = base.fit(self.values_CLQ)[1]
         curve = [] if self.smooth_NK is None else [_orthonormal(_without(base, self.smooth_NK))]
-        sums = self.sums(rest_CLQ, multiples, base.trend_NK, curve)
+        sums = self.sums(rest_CLQ, multiples, curve)
         left_D, whole = None, float((rest_CLQ**2).sum())
         if curve:
             base_DS, trend_DK = sums[0] @ _merging(multiples[0], base), sums[len(multiples)]

@@ -1,4 +1,4 @@
-"""What a run will be able to see, from its design and a guess at its noise, before anything is asked.
+"""What a run will be able to detect, from its design and a guess at its noise.
 
 Shape suffixes: C cluster, L layout, Q question, S phase, N = C·L·Q trials; K nodes of a quadrature.
 """
@@ -19,12 +19,12 @@ from .phase_effect import Noise
 from .table import Table, tabulate
 
 NODES = 16
-"""Per random effect; more change nothing in the fourth digit."""
+"""Quadrature nodes per random effect; more change nothing in the fourth digit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guess:
-    """What is taken for granted of a model that has not been measured; random effects in logits.
+    """Assumptions about a model that has not been measured; random effects in logits.
 
         p = σ(m + block + cluster + layout)        m such that the mean of p is the accuracy
 

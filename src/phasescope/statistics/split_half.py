@@ -47,20 +47,19 @@ def split_half(curve: Rates, picks: Picks, rng: np.random.Generator) -> Halves:
     A maximum looks larger than it is when the same noise picks and measures it. Here one half of the
     clusters picks and the other measures, both ways, averaged over random halvings.
 
-    The interval is about the extreme of the true curve and inverts a test. Suppose that the curve has the
-    estimated shape at some size. Take it from each cluster's own curve, turn the sign of what is left at
-    random for a whole cluster, add it back, halve and measure in the same ways: this is how estimates
-    scatter, and by how much they fall short where halves pick another phase than the extreme. Signs keep
-    together what belongs together: a cluster with a rare failure moves the curve and the pick of its half
-    at once, which normal redraws do not know (their intervals cover flat curves at the ceiling in 99 %).
+    The interval of the true curve's extreme inverts a test. Suppose that the curve has the estimated shape at
+    some size. Subtract it from each cluster's own curve, flip the sign of the rest at random, whole clusters at
+    a time, add the curve again, halve and measure as before. This shows how estimates scatter, and how far they
+    fall short where halves pick another phase than the extreme. A cluster with a rare failure moves the curve
+    and the pick of its half at once; sign flips keep that, and normal redraws do not (their intervals cover
+    flat curves at the ceiling in 99 %).
 
-    A curve cannot be flatter than flat. An estimate below the usual one for a flat curve therefore is no
-    evidence against a small effect, and all of the 5 % lies on the other side (`_reach`); for a clear effect
-    2.5 % lies on either side. Central 95 % would cover flat curves in 97.5 %.
+    A curve cannot be flatter than flat. An estimate below that of a flat curve is therefore not evidence
+    against a small effect, and all of the 5 % lies on the other side (`_reach`); for a clear effect 2.5 % lies
+    on either side. Central 95 % would cover flat curves in 97.5 %.
 
-    An estimate that fell short raises the upper end of the effect in full, and the lower end in the share
-    of the shape that is not noise: in a noisy shape the extremes stand out more than they do in truth, so
-    that it overstates or understates the shortfall. This rule is the cautious choice; it is not derived.
+    The shortfall raises the upper end in full, and the lower end by the share of the shape that is not noise,
+    because a noisy shape misstates the shortfall. This rule is the cautious choice; it is not derived.
 
     Args:
         curve: effects or rates per phase.
@@ -125,11 +124,13 @@ def _interval(
     extreme = sum(sign * float(shape_S[choose(shape_S)]) for sign, choose in picks)
     level, side = mean * sum(sign for sign, _ in picks), float(np.sign(extreme))
     noise = float(np.sqrt(((own_CS - own_CS.mean(axis=1, keepdims=True)) ** 2).sum())) / clusters
-    known = max(1 - (noise / seen) ** 2, 0.0) if seen > 0 else 0.0
+    real = max(1 - (noise / seen) ** 2, 0.0) if seen > 0 else 0.0
     size_G = np.linspace(0, 1, 10) ** 2 * (seen + 4 * noise)
     truth_G = size_G * abs(extreme)
     sign_BC = rng.choice((-1.0, 1.0), (RESAMPLES, clusters))
-    scatter = [_signed(own_CS, half_KC[: HALVINGS // 2], sign_BC) for half_KC in halves]
+    weights_BKC = [sign_BC[:, None, :] * half_KC[: HALVINGS // 2] for half_KC in halves]
+    # Half the clusters' mean curve under random signs, and the same of a curve that is 1 in every cluster.
+    scatter = [(weight_BKC @ own_CS, weight_BKC.sum(axis=-1, keepdims=True)) for weight_BKC in weights_BKC]
     bound_2G, flat = np.empty((2, len(size_G))), None
     for g, size in enumerate(size_G):
         one_BKS, other_BKS = (
@@ -140,19 +141,9 @@ def _interval(
         flat = usual if flat is None else flat
         below, above = _reach((drawn_B - usual) / sd, (usual - flat) / sd)
         effect, short = side * (value - level), truth_G[g] - usual
-        bound_2G[:, g] = effect + known * short - above * sd, effect + short + below * sd
+        bound_2G[:, g] = effect + real * short - above * sd, effect + short + below * sd
     ends = sorted(level + side * _meeting(bound_G, truth_G) for bound_G in bound_2G)
     return ends[0], ends[1]
-
-
-def _signed(own_CS: Floats, half_KC: Floats, sign_BC: Floats) -> tuple[Floats, Floats]:
-    """Half the clusters' mean curve under random signs, and the same of a curve that is 1 in every cluster.
-
-    Returns:
-        arrays of shape [B, K, S] and [B, K, 1].
-    """
-    weight_BKC = sign_BC[:, None, :] * half_KC
-    return weight_BKC @ own_CS, weight_BKC.sum(axis=-1, keepdims=True)
 
 
 def _reach(distance_B: Floats, ahead: float) -> tuple[float, float]:

@@ -39,7 +39,7 @@ METHODS = {
 
 @dataclass(frozen=True)
 class _Sweep:
-    """One condition's answers by block and length: its blocks, and beside its table the observations themselves."""
+    """One condition's answers, as a table and as observations by block and length."""
 
     table: Table
     coordinate: Coordinate
@@ -197,8 +197,8 @@ def _over_families(table: Table, outcome: Outcome) -> Table:
     All families put the prompt at the same positions, so they share whatever noise there is in a position;
     as the mean is permuted as one, they do not count as independent.
     """
-    asked_C1 = table.asked_CQ.sum(axis=1)[:, None, None]
-    values = (table.outcomes[outcome] * table.asked).sum(axis=2, keepdims=True) / asked_C1
+    questions_C11 = table.asked_CQ.sum(axis=1)[:, None, None]
+    values = (table.outcomes[outcome] * table.asked).sum(axis=2, keepdims=True) / questions_C11
     return replace(
         table,
         source_CLQ=table.source_CLQ[:, :, :1],

@@ -1,4 +1,4 @@
-"""The one rule of what findings say: phase-sensitive, flat or undecided. Its words are in `reporting.sentences`."""
+"""The one rule that calls a condition phase-sensitive, flat or undecided. Its words are in `reporting.sentences`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SLIGHT = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the findings of one condition say.
+    """The verdict on the findings of one condition.
 
     Attributes:
         condition: its name.
         control: whether it has no grid of its own, so that it should be flat.
         outcome: the outcome that was judged.
         state: phase-sensitive, flat or undecided.
-        period: the period that stands after correction over conditions, in tokens; None for none.
+        period: in tokens, where it is significant after correction over conditions; None for none.
         p_value: of any period at all, corrected over conditions; None where nothing was testable.
         draws_needed: permutations from which a corrected p could be significant; None where there were enough.
     """
@@ -59,7 +59,7 @@ def is_floor(finding: Finding) -> bool:
 def is_control(findings: Iterable[Finding]) -> bool:
     """Whether a condition's findings expect no period because its model has no grid.
 
-    A foreign model's grid may also be unknown; the period's detail then says that it is no control.
+    A model's grid may also be unknown; the detail of the period then says that it is not a control.
     """
     period = next((f for f in findings if f.name == "period"), None)
     return period is not None and bool(period.detail.get("control", period.expected is None))
@@ -84,15 +84,15 @@ def excludes_zero(low: float | None) -> bool:
 
 
 def judge(findings: Sequence[Finding], outcome: Outcome | None = None) -> Judgement:
-    """Decide what the findings of one condition say of one outcome.
+    """Decide what the findings of one condition say about one outcome.
 
-    A condition is phase-sensitive when a period stands (p below 0.05 after correction over conditions) and the
-    interval of the phase SD excludes 0. It is flat when neither holds, the test at its own stride is silent too, and
-    it is known how small an effect would have been seen. Otherwise it is undecided: the findings disagree, the data
-    are too few, or so few permutations were drawn for so many conditions that no corrected p could be significant.
-
-    A padding sweep has no interval, because its lengths are chosen and not drawn: it is phase-sensitive when a period
-    stands with a phase SD of at least 0.05 nats.
+    - Phase-sensitive: a period is significant (p below 0.05 after correction over conditions), and the interval of the
+      phase SD excludes 0. A padding sweep has no such interval, because its lengths are chosen and not drawn; there the
+      phase SD must be at least 0.05 nats.
+    - Flat: neither holds, the test at the condition's own stride is not significant, and the smallest detectable effect
+      is known.
+    - Undecided: the findings disagree, there are too few data, or there are too few permutations for any corrected p to
+      be significant.
 
     Args:
         findings: of one condition, at least one.
