@@ -84,7 +84,7 @@ def test_an_condition_without_a_stride_is_folded_by_what_its_layouts_visit(tmp_p
     grid = WindowGrid(1, 1)
     run([Condition("flat", Planted(grid=grid, curve=[0.7]), needle)], tmp_path, 0)
     ((condition,), _) = read_conditions([tmp_path])
-    assert (condition.stride, condition.fold, condition.residues) == (None, 8, 8)
+    assert (condition.stride, condition.fold, condition.described.protocol.residues) == (None, 8, 8)
 
 
 def of_table(table, moves="source"):
