@@ -99,12 +99,14 @@ def test_more_contexts_see_smaller_effects_and_few_are_warned_about() -> None:
     assert plans[2].conditions[0].smallest_effect is None
     assert smallest[0] > smallest[1] > smallest[2] > 0  # type: ignore[operator]
     assert smallest[1] / smallest[2] == pytest.approx(2, rel=0.15)  # type: ignore[operator]
-    assert any("12 contexts: intervals and tests hold from 25 on" in said for said in plans[12].warnings)
-    assert any("underpowered for a phase SD of 2 points: a" in said for said in plans[12].warnings)
-    assert not any("contexts" in said for said in plans[25].warnings)
+    assert any(
+        "12 contexts: intervals and tests hold from 25 on" in warning for warning in plans[12].warnings
+    )
+    assert any("underpowered for a phase SD of 2 points: a" in warning for warning in plans[12].warnings)
+    assert not any("contexts" in warning for warning in plans[25].warnings)
 
 
-def test_an_condition_is_folded_by_its_own_grid_and_a_control_by_the_others() -> None:
+def test_a_condition_is_folded_by_its_own_grid_and_a_control_by_the_others() -> None:
     """As the report compares them; without any grid, by its layouts."""
 
     @dataclasses.dataclass(kw_only=True)

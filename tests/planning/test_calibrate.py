@@ -59,10 +59,10 @@ def test_the_pace_is_that_of_the_backend(share: bool) -> None:
 def test_whole_batches_are_measured_where_they_fit_the_budget() -> None:
     """A layout alone would overestimate a backend whose calls have a cost of their own."""
     backend = clocked(share_prefix=True, per_call=0.02)
-    asked = batches(backend)
-    pace = calibrate(backend, PROTOCOL, asked, budget=2.0)
-    assert backend.calls[2:] == [len(asked[0])] * 6
-    assert pace.seconds_per_token * tokens_read(asked[0], share=True) == pytest.approx(0.02, rel=0.5)
+    planned = batches(backend)
+    pace = calibrate(backend, PROTOCOL, planned, budget=2.0)
+    assert backend.calls[2:] == [len(planned[0])] * 6
+    assert pace.seconds_per_token * tokens_read(planned[0], share=True) == pytest.approx(0.02, rel=0.5)
 
 
 def test_layouts_are_measured_where_a_batch_takes_too_long() -> None:

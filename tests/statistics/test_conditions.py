@@ -42,7 +42,7 @@ def test_a_control_is_folded_by_the_largest_stride_of_its_fellows(folder):
     ]
 
 
-def test_an_condition_stands_beside_the_control_of_its_own_protocol(folder):
+def test_a_condition_stands_beside_the_control_of_its_own_protocol(folder):
     """Query padding has no control here, and a control has none itself."""
     conditions, _ = read_conditions([folder])
     full, s4, _, q8 = conditions
@@ -76,7 +76,7 @@ def test_without_folders_there_is_one_clear_line():
         read_conditions([])
 
 
-def test_an_condition_without_a_stride_is_folded_by_what_its_layouts_visit(tmp_path):
+def test_a_condition_without_a_stride_is_folded_by_what_its_layouts_visit(tmp_path):
     """Eight groups of a needle test are eight residues, for their rates as well."""
     needle = Needle(
         tokenizer=made_tokenizer(made_words(700)), prompt_tokens=200, pairs=4, contexts=2, questions=2

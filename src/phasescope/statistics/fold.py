@@ -143,7 +143,8 @@ def fold_table(
     phase_CLQ = table.position(coordinate) % modulus
     if own:
         phase_CLQ = phase_CLQ + modulus * np.arange(table.n_clusters)[:, None, None]
-    phase_S, trials_S = np.unique(phase_CLQ[table.asked], return_counts=True)
+    phase_S, count_S = np.unique(phase_CLQ[table.asked], return_counts=True)
+    trials_S = count_S.astype(np.float64)
     label_CLQ = np.where(table.asked, np.searchsorted(phase_S, phase_CLQ), -1)
     groups = Groups(label_CLQ, len(phase_S))
     if trend is None:
@@ -152,17 +153,7 @@ def fold_table(
     cross_KS = cross_KS.reshape(-1, len(phase_S))
     gram_SS = groups.gram() - cross_KS.T @ cross_KS
     profiles = table.n_clusters if own else 1
-    return Fold(
-        modulus,
-        phase_S,
-        trials_S.astype(np.float64),
-        groups,
-        gram_SS,
-        inverse(gram_SS),
-        trend,
-        cross_KS,
-        profiles,
-    )
+    return Fold(modulus, phase_S, trials_S, groups, gram_SS, inverse(gram_SS), trend, cross_KS, profiles)
 
 
 def inverse(gram_SS: Floats) -> Floats:

@@ -141,9 +141,8 @@ def _smooth(table: Table, coordinate: Coordinate, trend: Floats, count: int, own
         columns = each_cluster(columns)
         order = np.arange(columns.shape[-1]).reshape(table.n_clusters, -1).T.reshape(-1)
         columns = columns[..., order]
-    column_NK = columns.reshape(
-        len(trend), -1
-    )  # none at all where few lengths leave nothing beyond the trend
+    # No columns at all are left where few lengths leave nothing beyond the trend.
+    column_NK = columns.reshape(len(trend), -1)
     return _orthonormal(column_NK - trend @ (trend.T @ column_NK))
 
 

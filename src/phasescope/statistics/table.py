@@ -91,47 +91,40 @@ def tabulate(observations: Sequence[Observation]) -> Table:
     for observation in observations:
         blocks[observation.cluster, observation.block].append(observation)
     layouts = _usual_layouts(blocks.values())
-    clusters: dict[str, list[list[Observation]]] = defaultdict(list)
+    kept: list[list[Observation]] = []
+    questions: Counter[str] = Counter()
     for (cluster, _), block in sorted(blocks.items()):
         by_layout = {observation.layout: observation for observation in block}
         if len(by_layout) == len(block) and by_layout.keys() >= set(layouts):
-            clusters[cluster].append([by_layout[layout] for layout in layouts])
-    if len(layouts) < 2 or not clusters:
+            kept.append([by_layout[layout] for layout in layouts])
+            questions[cluster] += 1
+    if len(layouts) < 2 or not kept:
         raise UsageError(
             f"condition {conditions[0]} has no block asked once in two or more layouts; measure it in full"
         )
-    dropped = len(blocks) - sum(map(len, clusters.values()))
-    return _stack(conditions[0], list(clusters.values()), dropped)
+    asked_CQ = np.arange(max(questions.values())) < np.array([*questions.values()])[:, None]
+
+    def array(name: str, dtype: type) -> npt.NDArray[Any]:
+        values_CQL = np.zeros((*asked_CQ.shape, len(layouts)), dtype=dtype)
+        values_CQL[asked_CQ] = [[getattr(o, name) for o in block] for block in kept]
+        return np.ascontiguousarray(values_CQL.transpose(0, 2, 1))
+
+    recorded = {
+        outcome: name
+        for outcome, name in FIELDS.items()
+        if all(getattr(o, name) is not None for block in kept for o in block)
+    }
+    return Table(
+        condition=conditions[0],
+        source_CLQ=array("source_position", np.int64),
+        query_CLQ=array("query_position", np.int64),
+        asked_CQ=asked_CQ,
+        outcomes={outcome: array(name, np.float64) for outcome, name in recorded.items()},
+        dropped_blocks=len(blocks) - len(kept),
+    )
 
 
 def _usual_layouts(blocks: Iterable[list[Observation]]) -> tuple[int, ...]:
     """The set of layouts that most blocks have; of equally frequent sets the largest, then the first."""
     counts = Counter(tuple(sorted({observation.layout for observation in block})) for block in blocks)
     return max(counts, key=lambda layouts: (counts[layouts], len(layouts), [-layout for layout in layouts]))
-
-
-def _stack(condition: str, clusters: list[list[list[Observation]]], dropped: int) -> Table:
-    """Fill arrays from clusters of blocks of observations in the order of their layouts."""
-    questions, layouts = max(map(len, clusters)), len(clusters[0][0])
-    asked_CQ = np.array([np.arange(questions) < len(blocks) for blocks in clusters])
-
-    def array(name: str, dtype: type) -> npt.NDArray[Any]:
-        values_CLQ: npt.NDArray[Any] = np.zeros((len(clusters), layouts, questions), dtype=dtype)
-        for values_LQ, blocks in zip(values_CLQ, clusters, strict=True):
-            values_LQ[:, : len(blocks)] = np.array([[getattr(o, name) for o in block] for block in blocks]).T
-        return values_CLQ
-
-    answered = [o for blocks in clusters for block in blocks for o in block]
-    recorded = {
-        outcome: name
-        for outcome, name in FIELDS.items()
-        if all(getattr(o, name) is not None for o in answered)
-    }
-    return Table(
-        condition=condition,
-        source_CLQ=array("source_position", np.int64),
-        query_CLQ=array("query_position", np.int64),
-        asked_CQ=asked_CQ,
-        outcomes={outcome: array(name, np.float64) for outcome, name in recorded.items()},
-        dropped_blocks=dropped,
-    )
