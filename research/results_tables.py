@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from phasescope.files import read_json
-from phasescope.statistics.correction import holm
+from phasescope.statistics.verdict import holm
 
 PROTOCOLS = ("prefix", "in_sequence")
 SHOWN = ("in_sequence", "prefix")

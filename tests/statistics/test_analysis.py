@@ -137,7 +137,7 @@ def test_a_stride_far_beyond_the_layouts_gets_no_phase_sd(rng):
     assert [f.name for f in findings].count("phase_rate") == 2 * 48  # accuracy and log-probability
 
 
-@pytest.mark.parametrize("settings", [{"stride": None}, {"stride": 1}, {"fold": 1}, {"candidates": [0, 4]}])
+@pytest.mark.parametrize("settings", [{"stride": None}, {"stride": 1}, {"fold": 1}])
 def test_strides_below_two_and_missing_folds_are_refused(rng, settings):
     """One line says what is allowed."""
     observations = observe(plant(flat(4), Design(clusters=2, questions=1), rng))

@@ -12,7 +12,7 @@ from statsmodels.stats.multitest import multipletests
 
 from phasescope.records import Finding
 from phasescope.statistics import correct
-from phasescope.statistics.correction import holm
+from phasescope.statistics.verdict import holm
 
 
 def theirs(p: np.ndarray, method: str) -> np.ndarray:

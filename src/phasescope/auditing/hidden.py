@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import optimize, stats
 
-from ..statistics.correction import SIGNIFICANT
+from ..statistics.intervals import SIGNIFICANT
 from .coverage import Floats, Ints
 
 POWER = 0.8

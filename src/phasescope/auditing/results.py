@@ -9,8 +9,7 @@ from itertools import pairwise
 import numpy as np
 from scipy import stats
 
-from ..statistics.correction import SIGNIFICANT
-from ..statistics.intervals import Rates, wilson
+from ..statistics.intervals import SIGNIFICANT, Rates, wilson
 from ..statistics.period import IMPROVES, find_period
 from ..statistics.permutation import permutation_p
 from ..statistics.phase_effect import phase_sd

@@ -12,12 +12,12 @@ import numpy.typing as npt
 from scipy import stats
 
 from ..errors import UsageError
-from ..statistics.correction import holm
 from ..statistics.fold import Fold, fold_table, phase_effects, phase_rates, trend_basis, within_blocks
 from ..statistics.intervals import CONFIDENCE, Rates, clustered_t, rates, t_quantile
 from ..statistics.permutation import permutation_p, quadratic_form
 from ..statistics.phase_effect import phase_sd
 from ..statistics.table import Coordinate, Floats, Outcome, Table
+from ..statistics.verdict import holm
 from .result import Contrast, Interval, Loss
 
 POWER = 0.8

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..explaining.coverage_score import KEPT
 from ..explaining.result import ExplanationResult, HeadGate, Interval, Loss, Roll, read_explanation
 from ..files import write_atomic
-from ..statistics.correction import SIGNIFICANT
+from ..statistics.intervals import SIGNIFICANT
 from ..statistics.verdict import excludes_zero
 from .explain_figures import Row, gate_bars, heat_map, loss_curve, score_curve
 from .figure import Figure

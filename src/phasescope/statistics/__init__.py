@@ -1,5 +1,5 @@
 """From observations to findings: estimates with intervals, tests, and the period, honest about clusters."""
 
 from .analysis import analyse as analyse
-from .correction import correct as correct
 from .sweep import analyse_sweep as analyse_sweep
+from .verdict import correct as correct

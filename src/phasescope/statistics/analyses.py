@@ -20,10 +20,9 @@ from ..records import SCHEMA, Finding, Observation, Record
 from ..runs import RunDescription
 from .analysis import analyse
 from .conditions import Condition
-from .correction import correct
 from .profile import Profile, write_profiles
 from .sweep import analyse_sweep
-from .verdict import Judgement, judge
+from .verdict import Judgement, correct, judge
 
 SWEEP = "sweep"
 """Name of the protocol whose runs are padding sweeps."""

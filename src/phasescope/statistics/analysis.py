@@ -10,9 +10,8 @@ import numpy as np
 
 from ..errors import UsageError
 from ..records import Finding, Observation
-from .correction import SIGNIFICANT
 from .fold import Fold, identified_fold, mean_rate, phase_effects, phase_rates, within_blocks
-from .intervals import Estimate, Rates, clustered_t, clustered_wilson, wilson
+from .intervals import SIGNIFICANT, Estimate, Rates, clustered_t, clustered_wilson, wilson
 from .period import CANDIDATES, find_period
 from .permutation import paired_test, permutation_p, quadratic_form
 from .phase_effect import POWER, phase_sd, smallest_effect
@@ -54,7 +53,6 @@ def analyse(
     stride: int | None,
     fold: int | None = None,
     residues: int = 24,
-    candidates: Sequence[int] | None = None,
     coordinate: Coordinate = "source",
     rng: np.random.Generator,
     draws: int = 2000,
@@ -66,7 +64,6 @@ def analyse(
         stride: the model's own stride; None for a model without a grid, or with an unknown one.
         fold: modulus at which phases are compared; by default the stride.
         residues: modulus of the residue rates and the worst residue.
-        candidates: strides among which a period is looked for; the model's own is always added.
         coordinate: the position that is folded, `source` or `query`.
         rng: of permutations, halvings and resamples.
         draws: permutations per test.
@@ -80,15 +77,15 @@ def analyse(
     """
     table = tabulate(observations)
     modulus = fold or stride
-    if modulus is None or min(modulus, stride or 2, residues, *(candidates or ())) < 2:
+    if modulus is None or min(modulus, stride or 2, residues) < 2:
         raise UsageError(
-            f"stride {stride}, fold {fold}, residues {residues}, candidates {candidates}: "
-            "each is at least 2, and a condition without a stride needs a fold"
+            f"stride {stride}, fold {fold}, residues {residues}: each is at least 2, and a condition without a stride "
+            "needs a fold"
         )
     design = identified_fold(table, coordinate, modulus)
     effects = {outcome: phase_effects(table, outcome, design) for outcome in table.outcomes}
     view = _View(table, coordinate, stride, design, effects, rng, draws)
-    strides = sorted({*(candidates or CANDIDATES), *([stride] if stride else [])})
+    strides = [*CANDIDATES, *([stride] if stride else [])]
     findings = [*_core(view, "accuracy", strides), *_further(view), _worst(view, "accuracy", residues)]
     findings += _rates(view, "phase_rate", "accuracy", modulus)
     findings += _rates(view, "residue_rate", "accuracy", residues)

@@ -12,6 +12,8 @@ from .table import Floats
 
 CONFIDENCE = 0.95
 """Confidence level of every reported interval."""
+SIGNIFICANT = 0.05
+"""Level of every test: a p below it is significant, corrected where several are compared."""
 NO_VARIANCE = 1e-12
 """Design effect up to which the variance over clusters is rounding error: the clusters agree."""
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from .correction import SIGNIFICANT
 from .designs import Groups, permuted_sums
 from .fold import DEGREE, Fold, centred, each_cluster, fold_table, inverse, trend_basis, within_blocks
+from .intervals import SIGNIFICANT
 from .permutation import permutation_p, quadratic_form
 from .table import Coordinate, Floats, Outcome, Table
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, stats
 
-from .correction import SIGNIFICANT
-from .intervals import Estimate, Rates, t_quantile
+from .intervals import SIGNIFICANT, Estimate, Rates, t_quantile
 from .table import Floats
 
 POWER = 0.8

@@ -15,9 +15,8 @@ from scipy import stats
 
 from ..errors import UsageError
 from ..records import Finding, Observation
-from .correction import SIGNIFICANT
 from .fold import Fold, fold_table, trend_basis, within_blocks
-from .intervals import wilson
+from .intervals import SIGNIFICANT, wilson
 from .period import CANDIDATES, find_period
 from .phase_effect import noncentrality
 from .table import Coordinate, Floats, Ints, Outcome, Table, tabulate
@@ -69,7 +68,6 @@ def analyse_sweep(
     stride: int | None,
     comparable: bool = False,
     coordinate: Coordinate = "source",
-    candidates: Sequence[int] | None = None,
     rng: np.random.Generator,
     draws: int = 2000,
 ) -> list[Finding]:
@@ -84,7 +82,6 @@ def analyse_sweep(
         comparable: whether the positions of different prompts mean the same, because what is asked about is
             marked in them. Otherwise every prompt has a phase profile of its own.
         coordinate: the position that the sweep moves.
-        candidates: strides that are looked for; the model's own is always added.
         rng: of the permutations.
         draws: permutations per test.
 
@@ -93,7 +90,7 @@ def analyse_sweep(
     """
     sweep = _sweep(_complete(observations), coordinate)
     table = sweep.table
-    strides = sorted({*(candidates or CANDIDATES), *([stride] if stride else [])})
+    strides = [*CANDIDATES, *([stride] if stride else [])]
     primary = next(o for o in ("margin", "logprob", "accuracy") if o in table.outcomes)
     outcomes: list[Outcome] = list(dict.fromkeys((primary, "accuracy")))
     means = {outcome: float(values_CLQ[table.asked].mean()) for outcome, values_CLQ in table.outcomes.items()}

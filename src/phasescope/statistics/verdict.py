@@ -1,16 +1,24 @@
-"""The one rule that calls a condition phase-sensitive, flat or undecided. Its words are in `reporting.sentences`."""
+"""Correction of p-values over conditions, and the one rule that calls a condition phase-sensitive, flat or undecided.
+
+The words of a verdict are in `reporting.sentences`.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..records import Finding
-from .correction import SIGNIFICANT
-from .table import Outcome
+import numpy as np
 
+from ..records import Finding
+from .intervals import SIGNIFICANT
+from .table import Floats, Outcome
+
+COMPARED = ("phase_test", "paired_test", "period")
+"""Findings whose p-values are compared across conditions."""
 State = Literal["sensitive", "flat", "undecided"]
 SLIGHT = 0.05
 """Nats of phase SD below which a sweep's period is called flat: it moves no probability by more than about a point."""
@@ -42,6 +50,35 @@ class Judgement:
 def find(findings: Iterable[Finding], name: str, outcome: Outcome = "accuracy") -> Finding | None:
     """The first finding of that name and outcome."""
     return next((f for f in findings if f.name == name and f.outcome == outcome), None)
+
+
+def holm(p: Floats) -> Floats:
+    """Holm's step-down p: max over j ≤ i of min(1, (m − j + 1) p(j)); guards against any false alarm.
+
+    Source: Holm 1979, Scandinavian Journal of Statistics 6, 65–70.
+    """
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    return adjusted
+
+
+def correct(findings: Sequence[Finding]) -> list[Finding]:
+    """Add p-values corrected over conditions to the tests' details: `p_holm` and `conditions_compared`.
+
+    A family is one kind of test of one outcome over all conditions.
+    """
+    families: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for index, finding in enumerate(findings):
+        if finding.name in COMPARED and finding.p_value is not None:
+            families[finding.name, finding.outcome].append(index)
+    corrected = list(findings)
+    for family in families.values():
+        adjusted = holm(np.array([findings[index].p_value for index in family], dtype=np.float64))
+        for index, p in zip(family, adjusted.tolist(), strict=True):
+            detail = {**findings[index].detail, "p_holm": p, "conditions_compared": len(family)}
+            corrected[index] = findings[index].model_copy(update={"detail": detail})
+    return corrected
 
 
 def corrected(finding: Finding | None) -> float | None:
