@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, get_args
 
-import pyarrow as pa
-
 from .errors import MissingExtraError
 from .records import Record
-
-KINDS = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
-"""Of columns whose fields are such values; all others are text."""
 
 
 def arrow_table(kind: type[Record], records: Sequence[Record]) -> Any:
@@ -23,6 +19,9 @@ def arrow_table(kind: type[Record], records: Sequence[Record]) -> Any:
         kind: the class of the records, which names the columns also where there are none.
         records: the rows.
     """
+    import pyarrow as pa  # takes a while to import
+
+    kinds = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
     columns = {}
     for name, field in kind.model_fields.items():
         values = [getattr(record, name) for record in records]
@@ -30,7 +29,7 @@ def arrow_table(kind: type[Record], records: Sequence[Record]) -> Any:
         if any(isinstance(value, (dict, list, tuple)) for value in values):
             values = [json.dumps(value, sort_keys=True) for value in values]
             types = [str]
-        columns[name] = pa.array(values, next((KINDS[t] for t in types if t in KINDS), pa.string()))
+        columns[name] = pa.array(values, next((kinds[t] for t in types if t in kinds), pa.string()))
     return pa.table(columns)
 
 
@@ -40,16 +39,23 @@ def _types(annotation: Any) -> list[type]:
     return inner or [annotation if isinstance(annotation, type) else type(annotation)]
 
 
-def pandas_frame(table: Any) -> Any:
-    """A `pandas.DataFrame` of an arrow table.
+class Tabular(ABC):
+    """A result with a table, for pyarrow and pandas."""
 
-    Raises:
-        MissingExtraError: if pandas is not installed.
-    """
-    try:
-        importlib.import_module("pandas")
-    except ImportError:
-        raise MissingExtraError(
-            "a data frame needs pandas: pip install pandas; to_arrow() works without"
-        ) from None
-    return table.to_pandas()
+    @abstractmethod
+    def to_arrow(self) -> Any:
+        """The table as a `pyarrow.Table`."""
+
+    def to_pandas(self) -> Any:
+        """The same as a `pandas.DataFrame`.
+
+        Raises:
+            MissingExtraError: if pandas is not installed.
+        """
+        try:
+            importlib.import_module("pandas")
+        except ImportError:
+            raise MissingExtraError(
+                "a data frame needs pandas: pip install pandas; to_arrow() works without"
+            ) from None
+        return self.to_arrow().to_pandas()

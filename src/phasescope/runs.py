@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AliasChoices, ConfigDict, Field, JsonValue, model_validator
 
+from .columns import Tabular, arrow_table
 from .errors import UsageError, hide_passwords
 from .files import read_record
 from .grid import RESIDUES, WIDEST, WindowGrid, common_stride
@@ -258,7 +259,7 @@ def _versions() -> dict[str, str | None]:
 
 
 @dataclass(frozen=True, repr=False)
-class Run:
+class Run(Tabular):
     """What a run folder holds.
 
     Attributes:
@@ -275,19 +276,7 @@ class Run:
 
     def to_arrow(self) -> Any:
         """A `pyarrow.Table` of all observations, one row each."""
-        from .columns import arrow_table  # takes a while to import
-
         return arrow_table(Observation, [one for own in self.observations.values() for one in own])
-
-    def to_pandas(self) -> Any:
-        """The same as a data frame.
-
-        Raises:
-            MissingExtraError: if pandas is not installed.
-        """
-        from .columns import pandas_frame
-
-        return pandas_frame(self.to_arrow())
 
     def __repr__(self) -> str:
         """Short, as a notebook shows it: each condition with how many of its trials were answered."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..columns import Tabular
 from ..errors import UsageError
 from ..files import dump_json, write_atomic
 from ..text.locate import Locator
@@ -103,7 +104,7 @@ class Settings:
 
 
 @dataclass(frozen=True, repr=False)
-class Audit:
+class Audit(Tabular):
     """What an audit found.
 
     Attributes:
@@ -141,16 +142,6 @@ class Audit:
             )
         ]
         return pa.Table.from_pylist(rows)
-
-    def to_pandas(self) -> Any:
-        """The same as a data frame.
-
-        Raises:
-            MissingExtraError: if pandas is not installed.
-        """
-        from ..columns import pandas_frame
-
-        return pandas_frame(self.to_arrow())
 
     @property
     def verdict(self) -> str:

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from ..columns import pandas_frame
+from ..columns import Tabular
 from ..files import dump_json, read_record, write_atomic
 from ..records import SCHEMA, Finding, Name, Record
 from ..statistics.intervals import Estimate
@@ -263,7 +263,7 @@ class Cost(Record):
         )
 
 
-class ExplanationResult(Record):
+class ExplanationResult(Tabular, Record):
     """Which heads serve which phases, what their gates keep, and whether that accounts for the measured curve.
 
     Attributes:
@@ -361,14 +361,6 @@ class ExplanationResult(Record):
         kinds = [pa.string(), pa.string(), pa.int64(), pa.float64(), pa.float64(), pa.float64()]
         names = ("unit", "outcome", "phase", "lost", "low", "high")
         return pa.Table.from_pylist(rows, pa.schema(zip(names, kinds, strict=True)))
-
-    def to_pandas(self) -> Any:
-        """The same as a data frame.
-
-        Raises:
-            MissingExtraError: if pandas is not installed.
-        """
-        return pandas_frame(self.to_arrow())
 
     def write(self, path: Path) -> None:
         """Write explain.json; the same result gives the same bytes."""

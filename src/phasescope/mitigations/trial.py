@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import Backend
-from ..columns import arrow_table, pandas_frame
+from ..columns import Tabular, arrow_table
 from ..errors import UsageError
 from ..files import dump_json, read_record, write_atomic
 from ..logs import Timing, read_timings
@@ -76,7 +76,7 @@ class Outcome(Record):
         )
 
 
-class MitigationResult(Record):
+class MitigationResult(Tabular, Record):
     """What mitigations win on a model: the content of mitigation.json.
 
     Attributes:
@@ -126,14 +126,6 @@ class MitigationResult(Record):
             for index, phase in enumerate(one.phases)
         ]
         return arrow_table(PhaseGain, rows)
-
-    def to_pandas(self) -> Any:
-        """The same as a data frame.
-
-        Raises:
-            MissingExtraError: if pandas is not installed.
-        """
-        return pandas_frame(self.to_arrow())
 
     def write(self, path: Path) -> None:
         """Write mitigation.json."""

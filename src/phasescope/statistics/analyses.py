@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from ..columns import arrow_table, pandas_frame
+from ..columns import Tabular, arrow_table
 from ..errors import UsageError
 from ..files import dump_json, read_record, write_atomic
 from ..records import SCHEMA, Finding, Observation, Record
@@ -53,7 +53,7 @@ class ConditionAnalysis:
 
 
 @dataclass(frozen=True, repr=False)
-class Analysis:
+class Analysis(Tabular):
     """What was found of one or several runs.
 
     Attributes:
@@ -96,14 +96,6 @@ class Analysis:
     def to_arrow(self) -> Any:
         """The findings as a `pyarrow.Table`, one row each; `detail` is JSON text."""
         return arrow_table(Finding, self.findings)
-
-    def to_pandas(self) -> Any:
-        """The findings as a `pandas.DataFrame`, one row each.
-
-        Raises:
-            MissingExtraError: if pandas is not installed.
-        """
-        return pandas_frame(self.to_arrow())
 
     def _rows(self) -> list[tuple[str, str]]:
         return [

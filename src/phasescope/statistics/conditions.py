@@ -77,9 +77,8 @@ class Condition:
         position_N = np.array([self.position(o) for o in self.observations])
         residue_N = position_N % self.described.protocol.residues
         groups = [position_N[residue_N == residue] for residue in np.unique(residue_N)]
-        return float(np.ptp([group.mean() for group in groups])), float(
-            np.ptp([group.std() for group in groups])
-        )
+        means, deviations = [group.mean() for group in groups], [group.std() for group in groups]
+        return float(np.ptp(means)), float(np.ptp(deviations))
 
     def context_shares(self) -> Floats:
         """Accuracy of every context at every phase of the fold.
