@@ -13,7 +13,7 @@ from ..errors import UsageError
 from ..grid import WindowGrid
 from ..logs import read_log
 from ..records import Dropped, Finding, Observation
-from ..statistics.fold import fold_table, phase_effects, phase_rates, trend_basis
+from ..statistics.fold import fold_table, phase_effects, phase_rates
 from ..statistics.intervals import clustered_wilson
 from ..statistics.phase_effect import phase_sd
 from ..statistics.table import Coordinate, Outcome, Table, tabulate
@@ -156,7 +156,7 @@ def _curve(evidence: Evidence) -> Curve:
             f"{evidence.condition} visits {len(phase_P)} of {stride} phases; measure it at more residues"
         )
     low_P, high_P = clustered_wilson(rate) if table.n_clusters > 1 else (rate.rate_R, rate.rate_R)
-    no_trend = fold_table(table, coordinate, stride, trend_basis(table, coordinate, 1)[:, :0])
+    no_trend = fold_table(table, coordinate, stride)
     spread = phase_sd(phase_effects(table, "accuracy", no_trend))
     return Curve(
         rate=rate.rate_R,

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from scipy import stats
 
 from ..errors import UsageError
-from ..statistics.fold import Fold, fold_table, phase_effects, phase_rates, trend_basis, within_blocks
-from ..statistics.intervals import CONFIDENCE, Rates, clustered_t, rates, t_quantile
+from ..statistics.fold import Fold, fold_table, mean_rate, phase_effects, phase_rates, within_blocks
+from ..statistics.intervals import CONFIDENCE, Rates, clustered_t, t_quantile
 from ..statistics.permutation import permutation_p, quadratic_form
 from ..statistics.phase_effect import phase_sd
 from ..statistics.table import Coordinate, Floats, Outcome, Table
@@ -72,7 +72,7 @@ def specialise(
     """
     tables = [lost(base, table, outcome) for table in without]
     confidence = 1 - (1 - CONFIDENCE) / max(len(tables), 1)
-    plain = fold_table(base, coordinate, stride, trend_basis(base, coordinate, 1)[:, :0])
+    plain = fold_table(base, coordinate, stride)
     found = [_loss(table, outcome, plain, coordinate, confidence, rng, draws) for table in tables]
     if not found:
         return []
@@ -93,8 +93,7 @@ def _loss(
     rng: np.random.Generator,
     draws: int,
 ) -> Loss:
-    sum_C1 = table.outcomes[outcome].sum(axis=(1, 2))[:, None]
-    whole = rates(sum_C1, table.asked.sum(axis=(1, 2)).astype(np.float64)[:, None])
+    whole = mean_rate(table, outcome)
     _, at_phase = phase_rates(table, outcome, coordinate, plain.modulus)
     effects = phase_effects(table, outcome, plain)
     spread, mean = phase_sd(effects), float(whole.rate_R[0])
