@@ -51,10 +51,11 @@ from phasescope.explaining.coverage_score import (
     chance_of_hits,
     weakest_phases,
 )
-from phasescope.explaining.explanation import Explanation, Settings
+from phasescope.explaining.explanation import Explanation
 from phasescope.explaining.gates import GateTally
 from phasescope.explaining.hooks import find_attention_hooks
 from phasescope.explaining.result import Contrast
+from phasescope.explaining.settings import ExplainSettings
 from phasescope.files import read_json
 from phasescope.protocols import InSequencePadding
 from phasescope.reporting import build_report
@@ -138,7 +139,7 @@ def explained(folder: Path, out: Path, **settings: Any) -> tuple[ExplanationResu
     run = out / folder.name
     measure(folder, protocol=PROTOCOL, out=run, contexts=13)
     started, cpu = time.perf_counter(), time.process_time()
-    prepared = Explanation(run, Settings(blocks=200, **settings))
+    prepared = Explanation(run, ExplainSettings.checked(blocks=200, **settings))
     print(f"{folder.name}: {prepared.cost().words()}", flush=True)
     result = prepared.run()
     return result, time.perf_counter() - started, time.process_time() - cpu

@@ -25,14 +25,14 @@ def test_explain_prints_cost_and_sentences_and_writes_a_page(measured, tmp_path)
     ("arguments", "said"),
     [
         (["nowhere"], "nowhere"),
-        (["run", "--blocks", "0"], "--blocks"),
+        (["run", "--blocks", "0"], "blocks is 0; give at least 1"),
         (["run", "--blocks", "999"], "whole blocks"),
         (["run", "--mode", "median"], "--mode"),
         (["run", "--branch", "leaf"], "--branch"),
         (["run", "--threads", "0"], "--threads"),
-        (["run", "--seed", "-1"], "--seed"),
-        (["run", "--fold", "1"], "--fold"),
-        (["run", "--draws", "1"], "--draws"),
+        (["run", "--seed", "-1"], "seed is -1; give at least 0"),
+        (["run", "--fold", "1"], "fold is 1; give at least 2"),
+        (["run", "--draws", "1"], "draws is 1; give at least 20"),
         ([], "run"),
     ],
 )

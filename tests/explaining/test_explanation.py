@@ -13,7 +13,8 @@ import torch
 
 from phasescope import UsageError
 from phasescope.backends.planted import Planted
-from phasescope.explaining.explanation import Explanation, Settings
+from phasescope.explaining.explanation import Explanation
+from phasescope.explaining.settings import ExplainSettings
 from phasescope.grid import WindowGrid
 from phasescope.logs import ObservationLog, read_log
 from phasescope.protocols import InSequencePadding
@@ -38,7 +39,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def explain(folder: Path, out: Path, **settings: Any) -> dict[str, Any]:
     """Explain two contexts."""
     chosen = {"blocks": 32, "draws": 100, "rolls": False, **settings}
-    Explanation(folder, Settings(**chosen), out).run()
+    Explanation(folder, ExplainSettings(**chosen), out).run()
     found: dict[str, Any] = json.loads((out / "explain.json").read_text(encoding="utf-8"))
     return found
 
@@ -131,7 +132,7 @@ def test_a_multiple_of_the_stride_may_be_folded_by(measured, tmp_path):
 
 def test_cost_is_known_before_it_starts(measured):
     """Tokens that are read once, and last tokens that are read again."""
-    cost = Explanation(measured, Settings(blocks=32)).cost()
+    cost = Explanation(measured, ExplainSettings(blocks=32)).cost()
     assert (cost.units, cost.rolls, cost.contexts, cost.blocks, cost.layouts) == (2, 7, 2, 32, 24)
     assert cost.last_tokens == 2 * 32 * 24
     assert cost.seconds is not None
@@ -148,7 +149,7 @@ def test_cost_is_known_before_it_starts(measured):
         ({"model": "w4s4-1kv"}, r"other weights than"),
         ({"together": ("L0.H0+L7.H0",)}, r"no head 'L7.H0'"),
         ({"condition": "full-1kv", "branch": "entries"}, r"no entries beside its tokens"),
-        ({"fold": 1}, r"from 2 on"),
+        ({"fold": 1}, r"at least 2"),
         ({"fold": 7}, r"repeat every 8 tokens"),
         ({"device": "abacus"}, "abacus"),
     ],
@@ -156,7 +157,7 @@ def test_cost_is_known_before_it_starts(measured):
 def test_what_cannot_be_explained_is_refused(measured, settings, said):
     """What was given, what is allowed."""
     with pytest.raises(UsageError, match=said):
-        Explanation(measured, Settings(**settings))
+        Explanation(measured, ExplainSettings.checked(**settings))
 
 
 def test_another_explanation_in_the_same_folder_is_refused(measured, tmp_path):
@@ -169,22 +170,22 @@ def test_another_explanation_in_the_same_folder_is_refused(measured, tmp_path):
 def test_a_run_that_is_planted_or_half_done_or_moved_is_refused(measured, tmp_path):
     """Only local models can be taken apart, and only where they are, and what they answered."""
     with pytest.raises(UsageError, match=r"run\.json"):
-        Explanation(tmp_path / "nothing", Settings())
+        Explanation(tmp_path / "nothing", ExplainSettings())
     planted = Planted(grid=WindowGrid(8, 8), curve=[0.5] * 8)
     run([Condition("planted", planted, InSequencePadding(pairs=8, contexts=1))], tmp_path / "planted", seed=0)
     with pytest.raises(UsageError, match="measure a model of transformers"):
-        Explanation(tmp_path / "planted", Settings())
+        Explanation(tmp_path / "planted", ExplainSettings())
     shutil.copytree(measured, tmp_path / "moved", ignore=shutil.ignore_patterns("explain"))
     described = json.loads((tmp_path / "moved" / "run.json").read_text())
     for condition in described["conditions"]:
         condition["backend"] |= {"path": "/nowhere", "model": "lost"}
     (tmp_path / "moved" / "run.json").write_text(json.dumps(described))
     with pytest.raises(UsageError, match="say where it is with --model"):
-        Explanation(tmp_path / "moved", Settings())
-    assert Explanation(tmp_path / "moved", Settings(model=MODEL)).backend.name == "lost"
+        Explanation(tmp_path / "moved", ExplainSettings())
+    assert Explanation(tmp_path / "moved", ExplainSettings(model=MODEL)).backend.name == "lost"
     (tmp_path / "moved" / "observations.jsonl").write_text("")
     with pytest.raises(UsageError, match="has answered no trial"):
-        Explanation(tmp_path / "moved", Settings(model=MODEL))
+        Explanation(tmp_path / "moved", ExplainSettings(model=MODEL))
 
 
 def test_a_model_that_answers_otherwise_than_the_run_is_refused(measured, tmp_path):

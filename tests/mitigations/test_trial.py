@@ -7,7 +7,14 @@ import pytest
 
 from phasescope import BrokenRecordError, WindowGrid
 from phasescope.backends import Planted
-from phasescope.mitigations import MitigationResult, Ways, compare, conditions, read_mitigation, result_of
+from phasescope.mitigations import (
+    MitigateSettings,
+    MitigationResult,
+    compare,
+    conditions,
+    read_mitigation,
+    result_of,
+)
 from phasescope.protocols import InSequencePadding
 from phasescope.running.runner import run
 from phasescope.runs import read_run
@@ -20,7 +27,9 @@ CURVE = (0.9, 0.9, 0.85, 0.9, 0.9, 0.3, 0.2, 0.9)
 def trial(folder: Path, *curve: float, sensitive: bool = True) -> MitigationResult:
     measured = profile(*curve, sensitive=sensitive)
     planted = Planted(grid=WindowGrid(8, 8), curve=curve)
-    made = conditions(planted, InSequencePadding(pairs=12, contexts=24), measured, Ways((0, 4)))
+    made = conditions(
+        planted, InSequencePadding(pairs=12, contexts=24), measured, MitigateSettings(shifts=(0, 4))
+    )
     run(made, folder, seed=3)
     return result_of(folder, measured, seed=3)
 

@@ -28,8 +28,8 @@ def test_a_needle_run_is_mitigated_with_its_own_tokenizer(tmp_path: Path, dense:
         str(dense), protocol="needle", out=tmp_path / "run", **{**SMALL, "prompt_tokens": 200, "pairs": 6}
     )
     write_profiles(tmp_path / "run" / "profile.json", [PROFILE])
-    said = mitigate(tmp_path / "run", contexts=3)
+    said = mitigate(tmp_path / "run", contexts=4)
     assert (tmp_path / "run" / "mitigate" / "mitigation.json").is_file(), said
     first = read_description(tmp_path / "run" / "mitigate").conditions[0]
-    assert first.protocol.settings["contexts"] == 3
+    assert first.protocol.settings["contexts"] == 4
     assert first.protocol.settings["tokenizer"] is not None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,8 @@ from .hooks import AttentionHook, find_attention_hooks
 from .measured import REFERENCE_CONTEXTS, Measured
 from .probe import gate_grids, has_bias, priors, rolled
 from .result import Cost, ExplanationResult, Method, read_explanation
-from .units import BASE, Branch, Mode, Unit, Where, every_head, latent_heads, together
+from .settings import ExplainSettings
+from .units import BASE, Unit, every_head, latent_heads, together
 
 Report = Callable[[int, int], None]
 UNFOLDED = 8
@@ -38,54 +38,19 @@ LOG_TOLERANCE = 1e-2
 """Nats by which a log-probability may differ from the run's own; more is another model, or another precision."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What is to be explained, and how.
-
-    Attributes:
-        condition: a condition of the run; by default the only one whose cache is folded.
-        model: zoo name or folder of its checkpoint, where the run does not say.
-        blocks: questions, each at all its layouts; at most those of the run.
-        mode: what stands in the place of a head's output.
-        branch: what is taken from a head: everything, its entries or its raw tokens.
-        where: whether it is taken at the last position alone, or at every one.
-        together: units to be taken away at once, joined by +.
-        rolls: whether gates are rolled over their slots.
-        fold: modulus of the phases; by default the model's stride.
-        seed: of the reference prompts and the permutations; the trials are the run's own.
-        draws: permutations per test.
-        device: where torch puts the model.
-        trust_remote_code: run Python code that the checkpoint brings along.
-    """
-
-    condition: str | None = None
-    model: str | None = None
-    blocks: int | None = None
-    mode: Mode = "mean"
-    branch: Branch = "all"
-    where: Where = "last"
-    together: tuple[str, ...] = ()
-    rolls: bool = True
-    fold: int | None = None
-    seed: int = 0
-    draws: int = 2000
-    device: str = "cpu"
-    trust_remote_code: bool = False
-
-
 class Explanation:
     """One condition of a run, ready to be explained.
 
     Args:
         folder: of the run.
         settings: what and how.
-        out: where to write; by default `explain/ARM` in the run.
+        out: where to write; by default `explain/CONDITION` in the run.
 
     Raises:
         UsageError: if the run, the condition, the model or the settings cannot be explained, in one line.
     """
 
-    def __init__(self, folder: Path, settings: Settings, out: Path | None = None) -> None:
+    def __init__(self, folder: Path, settings: ExplainSettings, out: Path | None = None) -> None:
         self.settings = settings
         self.measured = Measured.load(
             folder,
@@ -97,8 +62,6 @@ class Explanation:
         self.condition, self.backend = self.measured.condition, self.measured.backend
         own = self.measured.stride
         self.stride = settings.fold or own or UNFOLDED
-        if self.stride < 2:
-            raise UsageError(f"fold {self.stride}: phases are compared from 2 on")
         if own is not None and self.stride % own:
             raise UsageError(
                 f"fold {self.stride}: the model's grids repeat every {own} tokens; leave --fold out, or give a multiple"
@@ -249,13 +212,8 @@ class Explanation:
 
     def _settle(self) -> None:
         """Write settings.json, or compare with the one that is there."""
-        settings = {
-            name: value
-            for name, value in asdict(self.settings).items()
-            if name not in ("model", "draws", "device", "trust_remote_code")
-        }
         given = {
-            **settings,
+            **self.settings.model_dump(exclude={"model", "draws", "device", "trust_remote_code"}),
             "schema": SCHEMA,
             "condition": self.condition,
             "blocks": len({trial.block for batch in self.batches for trial in batch}),
@@ -317,7 +275,7 @@ def _observation(protocol: Protocol, trial: Trial, reply: Reply, condition: str)
     return Protocol.observe(protocol, trial, reply, condition)
 
 
-def _slug(condition: str, settings: Settings) -> str:
+def _slug(condition: str, settings: ExplainSettings) -> str:
     """A folder name: the condition, and what is not the default."""
     words = [condition.replace("/", "-")]
     chosen = (settings.mode, "mean"), (settings.branch, "all"), (settings.where, "last")

@@ -103,8 +103,6 @@ class Measured:
             UsageError: if the run has answered fewer whole blocks than are asked for.
         """
         wanted = DEFAULT_BLOCKS if blocks is None else blocks
-        if wanted < 1:
-            raise UsageError(f"blocks is {wanted}; give at least 1")
         asked = {(trial.cluster, trial.trial) for trial in self.observed}
         chosen: list[Batch] = []
         count = 0

@@ -14,9 +14,9 @@ from .text import Packed as Packed
 from .text import pack_messages as pack_messages
 from .text import pack_text as pack_text
 from .text import warn as warn
+from .trial import MitigateSettings as MitigateSettings
 from .trial import MitigationResult as MitigationResult
 from .trial import Outcome as Outcome
-from .trial import Ways as Ways
 from .trial import conditions as conditions
 from .trial import read_mitigation as read_mitigation
 from .trial import result_of as result_of

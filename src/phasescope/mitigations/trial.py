@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,16 @@ from ..columns import Tabular, arrow_table
 from ..errors import UsageError
 from ..files import dump_json, read_record, write_atomic
 from ..logs import Timing, read_timings
-from ..mitigations.unequal_records import Records
 from ..protocols import Protocol
 from ..protocols.kv_retrieval import KVRetrieval
 from ..records import Name, Record
 from ..running.runner import Condition
 from ..runs import Run, read_run
+from ..settings import Settings, setting
 from ..statistics.intervals import Estimate
 from ..statistics.profile import Profile
 from .compare import Comparison, compare
+from .unequal_records import Records
 from .vote import Combine, PhaseVote
 
 PLAIN, VOTE, ADAPTIVE = "plain", "vote", "adaptive vote"
@@ -31,21 +32,27 @@ PAIRS = ((PLAIN, VOTE), (PLAIN, ADAPTIVE), (RECORDS, RANDOM), (RECORDS, PACKED))
 """Conditions without and with; the third is the control of the fourth: as many pads, at random."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ways:
-    """How to vote and how to pack.
+class MitigateSettings(Settings):
+    """How a trial of the mitigations is made: the options of `phasescope mitigate`."""
 
-    Attributes:
-        shifts: numbers of pads of the vote's askings.
-        combine: how the vote chooses.
-        below: the adaptive vote's margin, in nats.
-        limit: the most pads per prompt; as many as are useful by default.
-    """
-
-    shifts: tuple[int, ...]
-    combine: Combine = "mean"
-    below: float = 2.0
-    limit: int | None = None
+    condition: str | None = setting(
+        None, "Whose profile; needed where several conditions are phase-sensitive."
+    )
+    model: str | None = setting(None, "The checkpoint; by default what the run names.")
+    shifts: tuple[int, ...] = setting(
+        (),
+        "Pads of one of the vote's askings; may be repeated. By default 0 and half a stride.",
+        option="shift",
+    )
+    combine: Combine = setting("mean", "How the vote chooses.")
+    below: float = setting(2.0, "Margin in nats under which the adaptive vote asks again.", ge=0)
+    limit: int | None = setting(None, "The most pads per prompt.", ge=0)
+    contexts: int = setting(48, "Contexts, all new; 25 or more for intervals to hold.", ge=4)
+    seed: int | None = setting(
+        None, "Seed of the new prompts; by default one more than the run's.", short="-s", ge=0
+    )
+    anyway: bool = setting(False, "Try it on a model without a phase effect too.")
+    device: str = setting("cpu", "Where torch runs the model.")
 
 
 class Outcome(Record):
@@ -155,17 +162,20 @@ def read_mitigation(path: Path) -> MitigationResult:
     return read_record(path, MitigationResult)
 
 
-def conditions(backend: Backend, protocol: Protocol, profile: Profile, ways: Ways) -> list[Condition]:
+def conditions(
+    backend: Backend, protocol: Protocol, profile: Profile, settings: MitigateSettings
+) -> list[Condition]:
     """The conditions of a trial: the protocol plain and voted on, and records of unequal lengths padded or not.
 
     Records are asked where the protocol is a key-value retrieval, with its sizes.
     """
-    pads = _pads(backend, protocol, max(ways.shifts))
-    vote = PhaseVote(backend=backend, shifts=ways.shifts, pads=pads, combine=ways.combine)
+    shifts = settings.shifts or (0, max(1, profile.stride // 2))
+    pads = _pads(backend, protocol, max(shifts))
+    vote = PhaseVote(backend=backend, shifts=shifts, pads=pads, combine=settings.combine)
     made = [
         Condition(PLAIN, backend, protocol),
         Condition(VOTE, vote, protocol),
-        Condition(ADAPTIVE, replace(vote, below=ways.below), protocol),
+        Condition(ADAPTIVE, replace(vote, below=settings.below), protocol),
     ]
     if isinstance(protocol, KVRetrieval):
         records = Records(
@@ -175,7 +185,7 @@ def conditions(backend: Backend, protocol: Protocol, profile: Profile, ways: Way
             margin=protocol.margin,
             spread=profile.stride,
             profile=profile,
-            limit=ways.limit,
+            limit=settings.limit,
         )
         made += [
             Condition(RECORDS, backend, records),

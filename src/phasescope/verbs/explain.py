@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..explaining.settings import ExplainSettings
 from ..reporting.explain_page import explain_page
 
 if TYPE_CHECKING:
@@ -24,15 +25,16 @@ def explain(
     Args:
         run: a run folder that `measure` wrote.
         out: where to write; by default `explain/CONDITION` in the run.
-        report: told the answered trials, and all.
-        **settings: as `explaining.explanation.Settings` has them.
+        report: called with the number of answered trials, and of all.
+        **settings: as `explaining.settings.ExplainSettings` has them.
 
     Raises:
         UsageError: if the run, the condition, the model or the settings cannot be explained.
     """
-    from ..explaining.explanation import Explanation, Settings  # needs torch
+    given = ExplainSettings.checked(**settings)
+    from ..explaining.explanation import Explanation  # needs torch
 
-    prepared = Explanation(Path(run), Settings(**settings), None if out is None else Path(out))
+    prepared = Explanation(Path(run), given, None if out is None else Path(out))
     found = prepared.run(report)
     explain_page(prepared.path)
     return found
