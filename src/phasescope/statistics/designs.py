@@ -70,6 +70,15 @@ class Groups:
         return first, (label_LQ[..., None] == np.arange(first, int(label_LQ.max()) + 1)).astype(np.float64)
 
 
+def block_counts(groups: Groups) -> Floats:
+    """How many trials of each block are in each group; shape [C·Q, count]."""
+    clusters, _, questions = groups.label_CLQ.shape
+    width, blocks = groups.count + 1, clusters * questions
+    label_CLQ = groups.label_CLQ + 1 + width * np.arange(blocks).reshape(clusters, 1, questions)
+    count_BS = np.bincount(label_CLQ.reshape(-1), minlength=blocks * width).reshape(blocks, width)
+    return count_BS[:, 1:].astype(np.float64)
+
+
 @dataclass(frozen=True, eq=False)
 class Written:
     """Columns that are written out, of shape [C·L·Q, K]."""
