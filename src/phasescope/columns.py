@@ -8,8 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, get_args
 
+import numpy as np
+
 from .errors import MissingExtraError
-from .records import Record
+from .observations import INTEGERS, MISSING, NUMBERS, TEXTS, Observations
+from .records import SCHEMA, Observation, Record
 
 
 def arrow_table(kind: type[Record], records: Sequence[Record]) -> Any:
@@ -31,6 +34,28 @@ def arrow_table(kind: type[Record], records: Sequence[Record]) -> Any:
             types = [str]
         columns[name] = pa.array(values, next((kinds[t] for t in types if t in kinds), pa.string()))
     return pa.table(columns)
+
+
+def observation_table(parts: Sequence[Observations]) -> Any:
+    """All observations of several conditions as `arrow_table` has them, without a record for each."""
+    import pyarrow as pa  # takes a while to import
+
+    def column(part: Observations, name: str) -> Any:
+        if name in INTEGERS:
+            values = part.integers(name)
+            return pa.array(values, mask=values == MISSING)
+        if name in NUMBERS:
+            return pa.array(part.numbers(name), from_pandas=True)
+        if name in TEXTS:
+            code_N, texts = part.texts(name)
+            codes = pa.array(code_N, mask=code_N == MISSING)
+            return pa.DictionaryArray.from_arrays(codes, pa.array(texts, pa.string())).cast(pa.string())
+        return pa.array(np.full(len(part), SCHEMA))
+
+    return pa.concat_tables(
+        pa.table({name: column(part, name) for name in Observation.model_fields})
+        for part in [*parts] or [Observations()]
+    )
 
 
 def _types(annotation: Any) -> list[type]:

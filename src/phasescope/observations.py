@@ -1,4 +1,4 @@
-"""The observations of one condition as columns: a million of them take some 60 bytes each, and statistics read arrays."""
+"""The observations of one condition as columns: some 120 bytes each, and statistics read them as arrays."""
 
 from __future__ import annotations
 

@@ -12,11 +12,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AliasChoices, ConfigDict, Field, JsonValue, model_validator
 
-from .columns import Tabular, arrow_table
+from .columns import Tabular, observation_table
 from .errors import UsageError, hide_passwords
 from .files import read_record
 from .grid import RESIDUES, WIDEST, WindowGrid, common_stride
 from .logs import find_log, read_log
+from .observations import Observations
 from .records import Dropped, Name, Observation, Record, bounded
 
 RUN_SCHEMA: Literal[2] = 2
@@ -270,13 +271,13 @@ class Run(Tabular):
     """
 
     description: RunDescription
-    observations: dict[str, list[Observation]]
+    observations: dict[str, Observations]
     dropped: dict[str, list[Dropped]]
     folder: Path
 
     def to_arrow(self) -> Any:
         """A `pyarrow.Table` of all observations, one row each."""
-        return arrow_table(Observation, [one for own in self.observations.values() for one in own])
+        return observation_table(list(self.observations.values()))
 
     def __repr__(self) -> str:
         """Short, as a notebook shows it: each condition with how many of its trials were answered."""
@@ -311,7 +312,7 @@ def read_run(folder: str | Path) -> Run:
     folder = Path(folder)
     description = read_description(folder)
     names = [condition.name for condition in description.conditions]
-    observations: dict[str, list[Observation]] = {name: [] for name in names}
+    observations = {name: Observations() for name in names}
     dropped: dict[str, list[Dropped]] = {name: [] for name in names}
     log = find_log(folder)
     for line in read_log(log):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from phasescope.observations import Observations
 from phasescope.records import Finding, Observation
 from phasescope.runs import RunDescription
 from phasescope.statistics.analyses import Analysis, ConditionAnalysis
@@ -167,6 +168,6 @@ def make_condition() -> Callable[..., Condition]:
             for layout in range(24)
             for question in range(3)
         ]
-        return Condition(name, run, described(name, [] if control else [8]), 8, seen)
+        return Condition(name, run, described(name, [] if control else [8]), 8, Observations(seen))
 
     return make

@@ -10,6 +10,7 @@ import pytest
 
 from phasescope import UsageError, WindowGrid
 from phasescope.backends import Planted
+from phasescope.observations import Observations
 from phasescope.protocols import PrefixPadding
 from phasescope.records import Dropped, NoReply, Reply, Trial
 from phasescope.reporting import build_report, summary
@@ -67,7 +68,9 @@ def test_losses_are_counted_by_reason_and_layouts_that_are_gone_are_named(
     gone = [dropped(condition, number, 5, SHIFTED) for number in range(40)]
     some = [dropped(condition, number, 6, "two\x00choices") for number in range(3)]
     condition = replace(
-        condition, dropped=[*gone, *some], observations=[o for o in condition.observations if o.layout != 5]
+        condition,
+        dropped=[*gone, *some],
+        observations=Observations(o for o in condition.observations if o.layout != 5),
     )
     (said,) = warnings([condition])
     assert said == (

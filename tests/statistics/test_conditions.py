@@ -11,6 +11,7 @@ from benchmarks.made_tokenizer import made_tokenizer, made_words
 from phasescope.backends import Planted
 from phasescope.errors import UsageError
 from phasescope.grid import WindowGrid
+from phasescope.observations import Observations
 from phasescope.protocols import Needle, PrefixPadding, QueryPadding
 from phasescope.running.runner import Condition, run
 from phasescope.statistics import conditions as stats_conditions
@@ -55,8 +56,7 @@ def test_the_moved_coordinate_is_the_one_that_is_folded(folder):
     """The query moves under query padding, the source under prefix padding."""
     conditions, _ = read_conditions([folder])
     for condition, field in ((conditions[1], "source_position"), (conditions[3], "query_position")):
-        seen = condition.observations[5]
-        assert condition.position(seen) == getattr(seen, field)
+        assert condition.positions[5] == getattr(condition.observations[5], field)
 
 
 def test_names_that_two_runs_share_carry_their_run(folder, tmp_path):
@@ -90,7 +90,7 @@ def test_a_condition_without_a_stride_is_folded_by_what_its_layouts_visit(tmp_pa
 def of_table(table, moves="source"):
     """A condition that answered the trials of a planted table."""
     description = described("w8s8", [8], moves=moves)
-    return stats_conditions.Condition("w8s8", "run", description, 8, observe(table))
+    return stats_conditions.Condition("w8s8", "run", description, 8, Observations(observe(table)))
 
 
 def test_balanced_positions_have_equal_mean_and_sd(rng):
@@ -114,4 +114,6 @@ def test_depth_is_that_of_the_moved_position(rng):
 
 def test_without_observations_there_is_no_depth_to_compare():
     """As in a run that has just begun."""
-    assert stats_conditions.Condition("a", "run", described("a", [8]), 8, []).depth_spread() is None
+    assert (
+        stats_conditions.Condition("a", "run", described("a", [8]), 8, Observations()).depth_spread() is None
+    )

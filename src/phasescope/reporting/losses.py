@@ -40,7 +40,7 @@ def rows(conditions: Sequence[Condition]) -> list[tuple[str, ...]]:
 
 def _heavy_layouts(condition: Condition) -> Iterator[str]:
     lost = Counter(line.layout for line in condition.dropped)
-    kept = Counter(observation.layout for observation in condition.observations)
+    kept = Counter(condition.observations.integers("layout").tolist())
     for layout, count in sorted(lost.items()):
         if count > HEAVY * (count + kept[layout]):
             yield f"layout {layout} lost {count:,} of {count + kept[layout]:,}"

@@ -108,9 +108,10 @@ def _row(one: ConditionAnalysis) -> tuple[str, ...]:
     return (
         plain(condition.name, 200),
         condition.protocol,
-        *(f"{len({getattr(o, part) for o in seen}):,}" for part in ("cluster", "block", "layout")),
+        *(f"{len(seen.texts(part)[1]):,}" for part in ("cluster", "block")),
+        f"{len(np.unique(seen.integers('layout'))):,}",
         f"{len(seen):,}",
-        f"{np.mean([o.prompt_tokens for o in seen]):.0f}" if seen else "–",
+        f"{seen.integers('prompt_tokens').mean():.0f}" if seen else "–",
         "–" if apart is None else f"{apart[0]:.2f}, {apart[1]:.2f}",
         own,
         _ranges(detail.get("tested", ())),

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from ..columns import Tabular, arrow_table
+from ..columns import Tabular, arrow_table, observation_table
 from ..errors import UsageError
 from ..files import dump_json, read_record, write_atomic
-from ..records import SCHEMA, Finding, Observation, Record
+from ..records import SCHEMA, Finding, Record
 from ..runs import RunDescription
 from .analysis import analyse
 from .conditions import Condition
@@ -87,10 +87,13 @@ class Analysis(Tabular):
 
     def observations(self) -> Any:
         """All observations as a `pyarrow.Table`; with several runs a first column names the run."""
-        rows = [(one.condition.run, o) for one in self.conditions for o in one.condition.observations]
-        table = arrow_table(Observation, [o for _, o in rows])
+        parts = [one.condition.observations for one in self.conditions]
+        table = observation_table(parts)
         if len(self.runs) > 1:
-            table = table.add_column(0, "run", [[run for run, _ in rows]])
+            counts = [len(part) for part in parts]
+            table = table.add_column(
+                0, "run", [np.repeat([one.condition.run for one in self.conditions], counts)]
+            )
         return table
 
     def to_arrow(self) -> Any:

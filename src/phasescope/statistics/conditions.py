@@ -11,9 +11,10 @@ from typing import Literal
 import numpy as np
 
 from ..errors import UsageError, plain
-from ..records import Dropped, Observation, count_reasons
+from ..observations import Observations
+from ..records import Dropped, count_reasons
 from ..runs import ConditionDescription, RunDescription, folds, read_run
-from .table import Floats
+from .table import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Condition:
     run: str
     described: ConditionDescription
     fold: int
-    observations: Sequence[Observation]
+    observations: Observations
     dropped: Sequence[Dropped] = ()
 
     @property
@@ -61,9 +62,10 @@ class Condition:
         """Why its prompts were dropped, and how many for each reason; empty where none was."""
         return plain(count_reasons(line.dropped for line in self.dropped), 300)
 
-    def position(self, observation: Observation) -> int:
-        """The position that is folded."""
-        return observation.source_position if self.coordinate == "source" else observation.query_position
+    @property
+    def positions(self) -> Ints:
+        """The position of each observation that is folded; shape [N]."""
+        return self.observations.integers(f"{self.coordinate}_position")
 
     def depth_spread(self) -> tuple[float, float] | None:
         """How far the residues are apart in depth: an effect of position must not look like one of phase.
@@ -74,7 +76,7 @@ class Condition:
         """
         if not self.observations:
             return None
-        position_N = np.array([self.position(o) for o in self.observations])
+        position_N = self.positions
         residue_N = position_N % self.described.protocol.residues
         groups = [position_N[residue_N == residue] for residue in np.unique(residue_N)]
         means, deviations = [group.mean() for group in groups], [group.std() for group in groups]
@@ -88,11 +90,11 @@ class Condition:
         """
         if not self.observations:
             return np.empty((0, 0))
-        _, context = np.unique([o.cluster for o in self.observations], return_inverse=True)
-        phase = np.array([self.position(o) % self.fold for o in self.observations])
+        context, _ = self.observations.texts("cluster")
+        phase = self.positions % self.fold
         cell, cells = context * self.fold + phase, (int(context.max()) + 1) * self.fold
         counts = np.bincount(cell, minlength=cells).reshape(-1, self.fold)
-        right = np.bincount(cell, [o.score for o in self.observations], cells).reshape(-1, self.fold)
+        right = np.bincount(cell, self.observations.numbers("score"), cells).reshape(-1, self.fold)
         whole = (counts > 0).all(axis=1)
         shares: Floats = right[whole] / counts[whole]
         return shares

@@ -59,15 +59,16 @@ class Groups:
         )
         return gram
 
-    def of_cluster(self, cluster: int) -> tuple[int, Floats]:
-        """The columns of one cluster that are not 0 there.
-
-        Returns:
-            the first of them, and an array of shape [L, Q, K].
-        """
+    def span(self, cluster: int) -> tuple[int, int]:
+        """The first column that is not 0 in a cluster, and one past the last."""
         label_LQ = self.label_CLQ[cluster]
-        first = max(int(label_LQ.min()), 0)
-        return first, (label_LQ[..., None] == np.arange(first, int(label_LQ.max()) + 1)).astype(np.float64)
+        return max(int(label_LQ.min()), 0), int(label_LQ.max()) + 1
+
+    def write(self, cluster: int, first: int, out_QLK: Floats) -> None:
+        """Write the columns of a cluster from `first` on over zeros."""
+        label_QL = self.label_CLQ[cluster].T
+        questions, layouts = np.indices(label_QL.shape, sparse=True)
+        out_QLK[questions, layouts, np.maximum(label_QL - first, 0)] = label_QL >= 0
 
 
 def block_counts(groups: Groups) -> Floats:
@@ -91,12 +92,18 @@ class Written:
         """How many columns there are."""
         return int(self.column_NK.shape[1])
 
-    def of_cluster(self, cluster: int) -> tuple[int, Floats]:
-        """As `Groups.of_cluster`."""
-        own_LQK = self.column_NK.reshape(*self.shape, self.count)[cluster]
-        used = np.flatnonzero(own_LQK.any(axis=(0, 1)))
-        first, end = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
-        return first, own_LQK[..., first:end]
+    def _of(self, cluster: int) -> Floats:
+        own_LQK: Floats = self.column_NK.reshape(*self.shape, self.count)[cluster]
+        return own_LQK
+
+    def span(self, cluster: int) -> tuple[int, int]:
+        """As `Groups.span`."""
+        used = np.flatnonzero(self._of(cluster).any(axis=(0, 1)))
+        return (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
+
+    def write(self, cluster: int, first: int, out_QLK: Floats) -> None:
+        """As `Groups.write`."""
+        out_QLK[:] = self._of(cluster)[..., first : first + out_QLK.shape[2]].swapaxes(0, 1)
 
 
 def permuted_sums(
@@ -124,7 +131,7 @@ def permuted_sums(
     """
     parts = [one if isinstance(one, Groups) else Written(one, values_CLQ.shape) for one in designs]
     sums = [np.zeros((1 + draws, part.count)) for part in parts]
-    clusters, layouts, _ = values_CLQ.shape
+    clusters, layouts, questions = values_CLQ.shape
     kind = np.min_scalar_type(layouts)
     straight_L = np.arange(layouts, dtype=kind)
     size = max(1, CHUNK // (clusters * layouts))
@@ -132,10 +139,14 @@ def permuted_sums(
         count = min(size, draws - start)
         order_DCL = rng.permuted(np.broadcast_to(straight_L, (count, clusters, layouts)), axis=2)
         for cluster in range(clusters):
-            columns = [part.of_cluster(cluster) for part in parts]
-            added = _added(values_CLQ[cluster], order_DCL[:, cluster], [column for _, column in columns])
-            for whole, (first, _), own in zip(sums, columns, added, strict=True):
-                whole[1 + start : 1 + start + count, first : first + own.shape[1]] += own
+            spans = [part.span(cluster) for part in parts]
+            ends = np.cumsum([0, *(end - first for first, end in spans)])
+            column_QLK = np.zeros((questions, layouts, ends[-1]))
+            for part, (first, _), left, right in zip(parts, spans, ends, ends[1:], strict=False):
+                part.write(cluster, first, column_QLK[..., left:right])
+            added_DK = _added(values_CLQ[cluster], order_DCL[:, cluster], column_QLK)
+            for whole, (first, end), left, right in zip(sums, spans, ends, ends[1:], strict=False):
+                whole[1 + start : 1 + start + count, first:end] += added_DK[:, left:right]
     for whole, design in zip(sums, parts, strict=True):
         whole[0] = _observed(values_CLQ, design)
     return sums
@@ -148,18 +159,16 @@ def _observed(values_CLQ: Floats, design: Groups | Written) -> Floats:
     return sums
 
 
-def _added(values_LQ: Floats, order_DL: Ints, columns: Sequence[Floats]) -> list[Floats]:
-    """What one cluster adds to each draw's sums, by design."""
-    column_LQK = np.concatenate(columns, axis=2)
-    layouts, questions, width = column_LQK.shape
+def _added(values_LQ: Floats, order_DL: Ints, column_QLK: Floats) -> Floats:
+    """What one cluster adds to each draw's sums."""
+    questions, layouts, width = column_QLK.shape
     draws = len(order_DL)
     sum_DK = np.zeros((draws, width))
     step = max(1, PAIRS // max(layouts * width, 1))
     for first in range(0, layouts, step):
-        part_LQK = column_LQK[first : first + step]
-        places = len(part_LQK)
-        flat_QX = part_LQK.transpose(1, 0, 2).reshape(questions, places * width)
-        pair_XK = (values_LQ @ flat_QX).reshape(layouts * places, width)
+        part_QLK = column_QLK[:, first : first + step]
+        places = part_QLK.shape[1]
+        pair_XK = (values_LQ @ part_QLK.reshape(questions, -1)).reshape(layouts * places, width)
         index_DP = order_DL[:, first : first + step].astype(np.int32) * places + np.arange(
             places, dtype=np.int32
         )
@@ -168,4 +177,4 @@ def _added(values_LQ: Floats, order_DL: Ints, columns: Sequence[Floats]) -> list
             shape=(draws, layouts * places),
         )
         sum_DK += chosen @ pair_XK
-    return np.split(sum_DK, np.cumsum([column.shape[2] for column in columns])[:-1], axis=1)
+    return sum_DK

@@ -7,6 +7,7 @@ Folds and steps therefore compete.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,15 +120,16 @@ def find_steps(
     noise_K = np.maximum(square_DK[1:].mean(axis=0), 1e-300)
     p_value = permutation_p((square_DK / noise_K).max(axis=1))
     chosen, gain = _chosen(sum_DK[0], gram_KK, noise_K)
-    sizes = np.linalg.solve(gram_KK[np.ix_(chosen, chosen)], sum_DK[0, chosen]) if chosen else []
+    size_G = np.linalg.solve(gram_KK[np.ix_(chosen, chosen)], sum_DK[0, chosen])
     named = [(one.name, int(edge)) for one in cut for edge in one.edge_B[:-1]]
-    steps = (Step(*named[usable[k]], float(size)) for k, size in zip(chosen, sizes, strict=True))
+    places = [named[usable[k]] for k in chosen]
+    steps = (Step(along, after, size) for (along, after), size in zip(places, size_G.tolist(), strict=True))
     return Steps(p_value, tuple(steps), gain)
 
 
-def step_columns(table: Table, steps: tuple[Step, ...], trend_NK: Floats) -> Floats:
+def step_columns(table: Table, coordinate: Coordinate, steps: Sequence[Step], trend_NK: Floats) -> Floats:
     """An orthonormal basis of the trend and some steps, within blocks; shape [N, K]."""
-    positions = {name: position for name, position in _positions(table, "source")}
+    positions = dict(_positions(table, coordinate))
     columns = [
         centred((positions[step.along] > step.after).astype(np.float64), table).reshape(-1) for step in steps
     ]

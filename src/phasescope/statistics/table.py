@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
+from ..observations import MISSING, Observations
 from ..records import Observation
 
 Floats = npt.NDArray[np.float64]
@@ -82,49 +83,65 @@ def tabulate(observations: Sequence[Observation]) -> Table:
     Raises:
         UsageError: without observations, with several conditions, or without two layouts to compare.
     """
-    conditions = sorted({observation.condition for observation in observations})
+    columns = Observations.of(observations)
+    code_N, names = columns.texts("condition")
+    conditions = sorted({names[code] for code in np.unique(code_N)})
     if len(conditions) != 1:
         raise UsageError(
             f"observations of {len(conditions)} conditions {conditions}; analyse one condition at a time"
         )
-    blocks: dict[tuple[str, str], list[Observation]] = defaultdict(list)
-    for observation in observations:
-        blocks[observation.cluster, observation.block].append(observation)
-    layouts = _usual_layouts(blocks.values())
-    kept: list[list[Observation]] = []
-    questions: Counter[str] = Counter()
-    for (cluster, _), block in sorted(blocks.items()):
-        by_layout = {observation.layout: observation for observation in block}
-        if len(by_layout) == len(block) and by_layout.keys() >= set(layouts):
-            kept.append([by_layout[layout] for layout in layouts])
-            questions[cluster] += 1
-    if len(layouts) < 2 or not kept:
+    rows_B = _blocks(columns)
+    layout_N = columns.integers("layout")
+    seen_B = [tuple(layout_N[rows].tolist()) for rows in rows_B]
+    layouts = _usual_layouts(seen_B)
+    whole = [
+        rows if seen == layouts else rows[np.isin(seen, layouts)]
+        for rows, seen in zip(rows_B, seen_B, strict=True)
+        if seen == layouts or (len(set(seen)) == len(seen) and set(seen) >= set(layouts))
+    ]
+    if len(layouts) < 2 or not whole:
         raise UsageError(
             f"condition {conditions[0]} has no block asked once in two or more layouts; measure it in full"
         )
-    asked_CQ = np.arange(max(questions.values())) < np.array([*questions.values()])[:, None]
+    row_BL = np.array(whole)
+    cluster_B = columns.texts("cluster")[0][row_BL[:, 0]]
+    first_B = np.flatnonzero(np.diff(cluster_B, prepend=MISSING))
+    questions_C = np.diff(first_B, append=len(row_BL))
+    asked_CQ = np.arange(questions_C.max()) < questions_C[:, None]
 
-    def array(name: str, dtype: type) -> npt.NDArray[Any]:
-        values_CQL = np.zeros((*asked_CQ.shape, len(layouts)), dtype=dtype)
-        values_CQL[asked_CQ] = [[getattr(o, name) for o in block] for block in kept]
+    def filled(values_N: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        values_CQL = np.zeros((*asked_CQ.shape, len(layouts)), dtype=values_N.dtype)
+        values_CQL[asked_CQ] = values_N[row_BL]
         return np.ascontiguousarray(values_CQL.transpose(0, 2, 1))
 
-    recorded = {
-        outcome: name
-        for outcome, name in FIELDS.items()
-        if all(getattr(o, name) is not None for block in kept for o in block)
-    }
+    recorded = {outcome: columns.numbers(name) for outcome, name in FIELDS.items()}
     return Table(
         condition=conditions[0],
-        source_CLQ=array("source_position", np.int64),
-        query_CLQ=array("query_position", np.int64),
+        source_CLQ=filled(columns.integers("source_position")),
+        query_CLQ=filled(columns.integers("query_position")),
         asked_CQ=asked_CQ,
-        outcomes={outcome: array(name, np.float64) for outcome, name in recorded.items()},
-        dropped_blocks=len(blocks) - len(kept),
+        outcomes={name: filled(one) for name, one in recorded.items() if not np.isnan(one[row_BL]).any()},
+        dropped_blocks=len(rows_B) - len(whole),
     )
 
 
-def _usual_layouts(blocks: Iterable[list[Observation]]) -> tuple[int, ...]:
+def _blocks(columns: Observations) -> list[Ints]:
+    """The rows of each block in the order of their layouts; blocks by the names of cluster and block."""
+    cluster_N, block_N = (_ranks(*columns.texts(name)) for name in ("cluster", "block"))
+    order_N = np.lexsort((columns.integers("layout"), block_N, cluster_N))
+    ends = np.diff(cluster_N[order_N]).astype(bool) | np.diff(block_N[order_N]).astype(bool)
+    return np.split(order_N, np.flatnonzero(ends) + 1)
+
+
+def _ranks(code_N: npt.NDArray[np.int32], values: Sequence[str]) -> Ints:
+    """The place of each text among the sorted ones."""
+    rank_V = np.empty(len(values), dtype=np.int64)
+    rank_V[sorted(range(len(values)), key=values.__getitem__)] = np.arange(len(values))
+    ranks: Ints = rank_V[code_N]
+    return ranks
+
+
+def _usual_layouts(seen_B: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
     """The set of layouts that most blocks have; of equally frequent sets the largest, then the first."""
-    counts = Counter(tuple(sorted({observation.layout for observation in block})) for block in blocks)
+    counts = Counter(tuple(dict.fromkeys(seen)) for seen in seen_B)
     return max(counts, key=lambda layouts: (counts[layouts], len(layouts), [-layout for layout in layouts]))
