@@ -13,6 +13,17 @@ from phasescope.cli import run
 from phasescope.errors import PhasescopeError
 
 GOOD = json.loads((zoo.folder("w8s8-1kv") / "config.json").read_text())
+PLAIN = {"model_type": "qwen3", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4}
+IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
+    *(({**PLAIN, "num_hidden_layers": given}, "num_hidden_layers") for given in (0, -1, 10**7, "4")),
+    ({**PLAIN, "vocab_size": 10**12}, "vocab_size"),
+    ({**PLAIN, "head_dim": 0}, "head_dim"),
+    ({**GOOD, "hidden_size": 0}, "hidden_size"),
+    ({**GOOD, "head_dim": 10**9}, "head_dim"),
+    ({**GOOD, "compression": {**GOOD["compression"], "tail": 10**9}}, "compression: tail"),
+    ({**GOOD, "compression": {**GOOD["compression"], "rotary": 10**9}}, "compression: rotary"),
+    ({**GOOD, "compression": {}}, "compression: compressor is missing"),
+]
 DAMAGED: list[Any] = [
     {**GOOD, "num_hidden_layers": 10**7},
     {**GOOD, "num_hidden_layers": 0},
@@ -42,6 +53,47 @@ def test_a_config_out_of_range_is_one_line_in_little_time(
     assert "\n" not in said
     assert "bug" not in said
     assert time.process_time() - started < 20
+
+
+@pytest.mark.parametrize(("config", "field"), IMPOSSIBLE)
+def test_inspect_refuses_what_measure_refuses(
+    tmp_path: Path, config: dict[str, Any], field: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same ranges in both, and the line names the field; version 0.1 inspected them all."""
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").write_bytes((zoo.folder("w8s8-1kv") / "model.safetensors").read_bytes())
+    assert run(["inspect", str(tmp_path)]) == 2
+    said = capsys.readouterr().err.strip()
+    assert field in said
+    assert "\n" not in said
+    asked = ["--protocol", "prefix", "--contexts", "2"]
+    assert run(["measure", str(tmp_path), *asked, "--out", str(tmp_path / "run")]) == 2
+    assert "\n" not in capsys.readouterr().err.strip()
+
+
+@pytest.mark.parametrize(
+    ("field", "claimed", "said"),
+    [
+        ("num_hidden_layers", 4000, "4,000 layers, and the weights beside it hold 2"),
+        ("vocab_size", 2**24, "parameters"),
+    ],
+)
+def test_a_config_that_claims_more_than_the_weights_hold_is_refused(
+    tmp_path: Path, field: str, claimed: int, said: str
+) -> None:
+    """Before a library allocates what the config claims."""
+    (tmp_path / "model.safetensors").write_bytes((zoo.folder("w8s8-1kv") / "model.safetensors").read_bytes())
+    (tmp_path / "config.json").write_text(json.dumps({**GOOD, field: claimed}))
+    assert load_config(tmp_path)[field] == claimed
+    with pytest.raises(PhasescopeError, match=said) as caught:
+        load_config(tmp_path, weights=True)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_configs_of_the_zoo_are_held_by_their_weights() -> None:
+    """No honest checkpoint is refused."""
+    for name in zoo.names():
+        load_config(zoo.folder(name), weights=True)
 
 
 def test_a_config_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:

@@ -58,17 +58,17 @@ def test_a_damaged_card_is_one_line(tmp_path: Path, card: str) -> None:
 
 
 def test_the_longest_prompt_is_the_configs(tmp_path: Path) -> None:
-    """A nested config counts; nonsense is as if nothing were said."""
+    """A nested config counts; one that does not say has the default."""
     found = {}
     for name, config in {
         "plain": {"max_position_embeddings": 512},
         "nested": {"text_config": {"max_position_embeddings": 77}},
-        "nonsense": {"max_position_embeddings": "long"},
+        "silent": {},
     }.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps(config))
         found[name] = resolve(str(tmp_path / name)).longest_prompt
-    assert found == {"plain": 512, "nested": 77, "nonsense": LONGEST_PROMPT + ROOM}
+    assert found == {"plain": 512, "nested": 77, "silent": LONGEST_PROMPT + ROOM}
 
 
 def test_a_model_of_token_ids_has_no_tokenizer() -> None:

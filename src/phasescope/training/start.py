@@ -25,7 +25,7 @@ def read_start(folder: Path) -> Start:
     Raises:
         UsageError: if the folder holds no plain Qwen3 checkpoint in safetensors.
     """
-    config = load_config(folder)
+    config = load_config(folder, weights=True)
     kind = config.get("model_type")
     if kind not in PLAIN:
         raise UsageError(f"{folder} holds a model of type {kind!r}; give a plain Qwen3 checkpoint (qwen3)")

@@ -306,7 +306,7 @@ def test_an_unknown_text_part_in_a_known_holder_is_unknown() -> None:
         ({"model_type": "deepseek_v4", "sliding_window": 0}, "sliding_window is 0"),
         ({"model_type": "deepseek_v4", "sliding_window": True}, "sliding_window is True"),
         ({"model_type": "deepseek_v4", "sliding_window": 10**30}, "sliding_window is 1000"),
-        ({"model_type": "deepseek_v4", "num_hidden_layers": 10**9}, "at most 4096"),
+        ({"model_type": "deepseek_v4", "num_hidden_layers": 10**9}, "1 to 4,096"),
         ({"model_type": "deepseek_v4", "num_hidden_layers": -1}, "num_hidden_layers is -1"),
         (
             {"model_type": "deepseek_v4", "num_hidden_layers": 3, "compress_ratios": [4, 7, 4]},
@@ -346,7 +346,7 @@ def test_an_unknown_text_part_in_a_known_holder_is_unknown() -> None:
         ({"model_type": "llama4", "num_hidden_layers": 3, "no_rope_layers": [1]}, "3 in all"),
         (
             {"model_type": "phasescope_qwen3", "compression": {"compressor": "csa"}},
-            "compressor, width and stride",
+            "compression: width is missing",
         ),
         ({"model_type": "phasescope_qwen3", "compression": 3}, "compression is 3"),
     ],

@@ -56,7 +56,7 @@ def load_model(
     _check_device(device)
     if not any(folder.glob("*.safetensors")):
         raise UsageError(f"{folder} holds no *.safetensors; give a folder that save_pretrained wrote")
-    load_config(folder)  # sizes out of all range would be built, or allocated, before anybody looks at them
+    load_config(folder, weights=True)  # what it claims is allocated before anybody looks at it
     placed: Any = device_map if device_map is not None else None if device == "cpu" else {"": device}
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(

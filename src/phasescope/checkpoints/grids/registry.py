@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import UsageError
-from ..config import TEXT_PARTS
+from ..config import TEXT_PARTS, check_sizes, text_parts
 from . import deepseek, foreign, gridless, indexers, masks, own, pooled
 from .base import Reading, Target
 from .fields import Fields
 
-MOST_NESTED = 4
 SUSPICIOUS = re.compile(
     r"chunk|block|stride|compress|pool|window|segment|landmark|patch|group_size|mem_freq|budget|topk|sparse|ratio",
     re.IGNORECASE,
@@ -302,14 +301,12 @@ def _text_part(config: Mapping[str, Any], source: str) -> tuple[list[str], Field
     kinds = [config.get("model_type")]
     if not isinstance(kinds[0], str) or not kinds[0]:
         raise UsageError(f"{source} has no model_type; give the config.json of a checkpoint")
-    fields: Mapping[str, Any] = config
-    for _ in range(MOST_NESTED):
-        inner = next((fields[name] for name in TEXT_PARTS if isinstance(fields.get(name), dict)), None)
-        if inner is None:
-            break
-        if isinstance(inner.get("model_type"), str):
-            kinds.insert(0, inner["model_type"])
-        fields = {**{name: value for name, value in fields.items() if name not in TEXT_PARTS}, **inner}
+    check_sizes(config, source)
+    fields: dict[str, Any] = {}
+    for depth, part in enumerate(text_parts(config)):
+        if depth and isinstance(part.get("model_type"), str):
+            kinds.insert(0, part["model_type"])
+        fields |= {name: value for name, value in part.items() if name not in TEXT_PARTS}
     return [str(kind) for kind in kinds], Fields(fields, source)
 
 
