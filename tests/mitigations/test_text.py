@@ -10,7 +10,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from phasescope.errors import BrokenRecordError, UsageError
 from phasescope.mitigations import pack_messages, pack_text, warn
-from phasescope.mitigations.files import Layout, pack_file
+from phasescope.mitigations.files import PackSettings, pack_file
 from phasescope.text.tokens import Tokenizer
 
 from .test_pack import profile
@@ -104,15 +104,13 @@ def test_a_file_keeps_its_lines_and_fields_and_the_prompt_reads_as_planned(
 ) -> None:
     """Every key's position, as the new file gives it, holds in the prompt made of the new file's texts."""
     (tmp_path / "before").write_text("Notes:\n")
-    layout = Layout(before=tmp_path / "before", chat=chat)
+    settings = PackSettings(before=tmp_path / "before", chat=chat, families=("line",))
     done = pack_file(
         records(tmp_path / "in"),
         tmp_path / "out",
-        layout,
+        settings,
         ONE_OF_FOUR,
         tokenizer(),
-        limit=None,
-        families=("line",),
     )
     lines = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
     message = "Notes:\n" + "".join(line["text"] + "\n" for line in lines)
@@ -145,10 +143,8 @@ def test_broken_files_are_named_by_line(
         pack_file(
             tmp_path / "in",
             tmp_path / "out",
-            Layout(),
+            PackSettings(families=("line",)),
             ONE_OF_FOUR,
             tokenizer(),
-            limit=None,
-            families=("line",),
         )
     assert not (tmp_path / "out").exists()

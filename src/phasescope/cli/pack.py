@@ -12,52 +12,29 @@ from rich.table import Table
 
 from ..files import write_atomic
 from ..mitigations import Fact, Packed, read_profile
-from ..mitigations.files import Layout, pack_file, read_prompt
+from ..mitigations.files import PackSettings, pack_file, read_prompt
 from ..mitigations.text import warn as warned
-from ..text.padding import FAMILIES
 from ..text.tokens import Tokenizer
+from .options import options_from
 
 ProfileOption = Annotated[Path, typer.Option(help="profile.json, or the run folder where `report` wrote it.")]
 ConditionOption = Annotated[str | None, typer.Option(help="Whose profile, where the file has several.")]
 TokenizerOption = Annotated[Path, typer.Option(help="The model's folder, or its tokenizer.json.")]
-ChatOption = Annotated[bool, typer.Option(help="The prompt is a user message in the model's chat template.")]
 
 
+@options_from(settings=PackSettings)
 def pack(
+    settings: PackSettings,
     records: Annotated[Path, typer.Argument(help="JSONL: a record or retrieved passage a line.")],
     profile: ProfileOption,
     tokenizer: TokenizerOption,
     out: Annotated[Path, typer.Option(help="The same lines, with neutral tokens in front of their texts.")],
     condition: ConditionOption = None,
-    text: Annotated[str, typer.Option(help="The field that holds a record's text.")] = "text",
-    key: Annotated[
-        str, typer.Option(help="The field that holds what will be asked for: part of the text.")
-    ] = "key",
-    before: Annotated[Path | None, typer.Option(help="A file with what stands before the records.")] = None,
-    after: Annotated[Path | None, typer.Option(help="A file with what stands after them.")] = None,
-    separator: Annotated[
-        str, typer.Option(help="What stands after each record; \\n is a line's end.")
-    ] = "\\n",
-    chat: ChatOption = False,
-    limit: Annotated[int | None, typer.Option(help="The most tokens to add in all.", min=0)] = None,
-    family: Annotated[
-        list[str] | None,
-        typer.Option(help=f"Neutral text: {', '.join(FAMILIES)}, or text:YOUR TEXT; may be repeated."),
-    ] = None,
     prompt: Annotated[Path | None, typer.Option(help="Also write the whole padded message here.")] = None,
 ) -> None:
     """Put the fewest neutral tokens between records so that what will be asked for stands on strong phases."""
     chosen = read_profile(profile, condition)
-    layout = Layout(text, key, before, after, separator.replace("\\n", "\n"), chat)
-    done = pack_file(
-        records,
-        out,
-        layout,
-        chosen,
-        Tokenizer.load(tokenizer),
-        limit=limit,
-        families=tuple(family or FAMILIES),
-    )
+    done = pack_file(records, out, settings, chosen, Tokenizer.load(tokenizer))
     if prompt is not None:
         write_atomic(prompt, done.message)
     print(_summary(done.packed, out))
@@ -73,7 +50,9 @@ def warn(
     profile: ProfileOption,
     tokenizer: TokenizerOption,
     condition: ConditionOption = None,
-    chat: ChatOption = False,
+    chat: Annotated[
+        bool, typer.Option(help="The prompt is a user message in the model's chat template.")
+    ] = False,
 ) -> None:
     """Say which marked facts of a prompt stand on weak phases, and how many pads would move them."""
     chosen, loaded = read_profile(profile, condition), Tokenizer.load(tokenizer)

@@ -4,47 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import UsageError
 from ..files import parse_json, write_atomic
+from ..settings import Settings, setting
 from ..statistics.profile import Profile
-from ..text.padding import parse_families
+from ..text.padding import FAMILIES, parse_families
 from ..text.tokens import Tokenizer
-from .text import Fact, Packed, pack_at
+from .text import Fact, Packed, pack_text
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How records become a prompt.
+class PackSettings(Settings):
+    """How records become a prompt, and what may be added: options of `phasescope pack`."""
 
-    Attributes:
-        text: the field that holds a record's text.
-        key: the field that holds what will be asked for, which is part of the text.
-        before: a file with what stands before the records.
-        after: a file with what stands after them.
-        separator: what stands after each record.
-        chat: whether all that is the user's message in a chat template.
-    """
-
-    text: str = "text"
-    key: str = "key"
-    before: Path | None = None
-    after: Path | None = None
-    separator: str = "\n"
-    chat: bool = False
+    text: str = setting("text", "The field that holds a record's text.")
+    key: str = setting("key", "The field that holds what will be asked for: part of the text.")
+    before: Path | None = setting(None, "A file with what stands before the records.")
+    after: Path | None = setting(None, "A file with what stands after them.")
+    separator: str = setting("\\n", "What stands after each record; \\n is a line's end.")
+    chat: bool = setting(False, "The prompt is a user message in the model's chat template.")
+    limit: int | None = setting(None, "The most tokens to add in all.", ge=0)
+    families: tuple[str, ...] = setting(
+        (), f"Neutral text: {', '.join(FAMILIES)}, or text:YOUR TEXT; may be repeated.", option="family"
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class PackedFile:
-    """A packed file.
-
-    Attributes:
-        message: the prompt, or the user's message, with its pads.
-        packed: the text that the model reads, and the facts before and after.
-    """
+class PackedFile(NamedTuple):
+    """A packed file: the prompt, or the user's message, with its pads; and what was done to it."""
 
     message: str
     packed: Packed
@@ -53,12 +41,9 @@ class PackedFile:
 def pack_file(
     records: Path,
     out: Path,
-    layout: Layout,
+    settings: PackSettings,
     profile: Profile,
     tokenizer: Tokenizer,
-    *,
-    limit: int | None,
-    families: Sequence[str],
 ) -> PackedFile:
     """Pack the records of a JSONL file and write the same lines with the pads in front of their texts.
 
@@ -71,24 +56,34 @@ def pack_file(
     """
     if out.resolve() == records.resolve():
         raise UsageError(f"{out} is the file that is read; give another file to write")
+    families = settings.families or tuple(FAMILIES)
     parse_families(families)
-    lines = _lines(records, layout)
-    head, tail = (_content(path) for path in (layout.before, layout.after))
-    texts = [line[layout.text] + layout.separator for line in lines]
+    lines = _lines(records, settings)
+    head, tail = (_content(path) for path in (settings.before, settings.after))
+    texts = [line[settings.text] + settings.separator.replace("\\n", "\n") for line in lines]
     message = head + "".join(texts) + tail
-    full = _in_template(message, tokenizer) if layout.chat else message
+    full = _in_template(message, tokenizer) if settings.chat else message
     at = full.index(message) + len(head)
     places, marks, found = [], [], []
     for line, text in zip(lines, texts, strict=True):
         places.append(at)
-        if (key := line.get(layout.key)) is not None:
+        if (key := line.get(settings.key)) is not None:
             marks.append(key)
-            found.append(at + line[layout.text].index(key))
+            found.append(at + line[settings.text].index(key))
         at += len(text)
-    packed = pack_at(full, found, marks, profile, tokenizer, places=places, limit=limit, families=families)
+    packed = pack_text(
+        full,
+        marks,
+        profile,
+        tokenizer,
+        found=found,
+        places=places,
+        limit=settings.limit,
+        families=families,
+    )
     first = places[0] - len(head) if places else 0
-    written = [_written(line, layout, place, packed) for line, place in zip(lines, places, strict=True)]
-    _add_facts(written, [line.get(layout.key) is not None for line in lines], packed)
+    written = [_written(line, settings, place, packed) for line, place in zip(lines, places, strict=True)]
+    _add_facts(written, [line.get(settings.key) is not None for line in lines], packed)
     write_atomic(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in written))
     shift = sum(len(pad) for pad in packed.pads.values())
     return PackedFile(packed.text[first : first + len(message) + shift], packed)
@@ -124,28 +119,28 @@ def _in_template(message: str, tokenizer: Tokenizer) -> str:
     return text
 
 
-def _lines(path: Path, layout: Layout) -> list[dict[str, Any]]:
+def _lines(path: Path, settings: PackSettings) -> list[dict[str, Any]]:
     lines = []
     for number, line in enumerate(_content(path).split("\n"), start=1):
         if not line.strip():
             continue
         record = parse_json(line, f"{path}, line {number}")
-        if not isinstance(record, dict) or not isinstance(record.get(layout.text), str):
+        if not isinstance(record, dict) or not isinstance(record.get(settings.text), str):
             raise UsageError(
-                f"{path}, line {number} has no text in {layout.text!r}; name its field with --text"
+                f"{path}, line {number} has no text in {settings.text!r}; name its field with --text"
             )
-        key = record.get(layout.key)
-        if key is not None and (not isinstance(key, str) or not key or key not in record[layout.text]):
+        key = record.get(settings.key)
+        if key is not None and (not isinstance(key, str) or not key or key not in record[settings.text]):
             raise UsageError(f"{path}, line {number}: the key {key!r} is not in the text; give a part of it")
         lines.append(record)
-    if not any(layout.key in line for line in lines):
-        raise UsageError(f"no line of {path} has a {layout.key!r}; name the field with --key")
+    if not any(settings.key in line for line in lines):
+        raise UsageError(f"no line of {path} has a {settings.key!r}; name the field with --key")
     return lines
 
 
-def _written(line: dict[str, Any], layout: Layout, place: int, packed: Packed) -> dict[str, Any]:
+def _written(line: dict[str, Any], settings: PackSettings, place: int, packed: Packed) -> dict[str, Any]:
     pad = packed.pads.get(place, "")
-    return {**line, layout.text: pad + line[layout.text], "pad_tokens": packed.pad_tokens.get(place, 0)}
+    return {**line, settings.text: pad + line[settings.text], "pad_tokens": packed.pad_tokens.get(place, 0)}
 
 
 def _add_facts(lines: list[dict[str, Any]], marked: Sequence[bool], packed: Packed) -> None:

@@ -60,11 +60,10 @@ def pack(
     *,
     start: int = 0,
     limit: int | None = None,
-    tolerance: float = TOLERANCE,
 ) -> Packing:
     """Choose the pads before each passage so that the marked keys land on strong phases.
 
-    A passage is *well placed* where its keys' mean accuracy is within `tolerance` of the best that any
+    A passage is *well placed* where its keys' mean accuracy is within `TOLERANCE` of the best that any
     offset gives it. Among all pads of at most `limit` tokens in all, those are chosen that place the most
     passages well, then those that add the fewest tokens, then those with the highest mean accuracy. Exact:
 
@@ -78,18 +77,15 @@ def pack(
         profile: of the model that will read the prompt; one without an effect gets no pads.
         start: tokens in front of the first passage, a chat template's included.
         limit: the most tokens to add in all; as many as are useful by default.
-        tolerance: how far below the best counts as strong, as a share.
 
     Returns:
         the pads, with the accuracy that the profile expects before and after.
 
     Raises:
-        UsageError: for a negative start or limit, or a tolerance that is no share.
+        UsageError: for a negative start or limit.
     """
-    if start < 0 or (limit is not None and limit < 0) or not 0 <= tolerance <= 1:
-        raise UsageError(
-            f"start {start}, limit {limit}, tolerance {tolerance}: give tokens of at least 0, and a share"
-        )
+    if start < 0 or (limit is not None and limit < 0):
+        raise UsageError(f"start {start}, limit {limit}: give tokens of at least 0")
     value_NS = _values(passages, profile, start)
     if not profile.sensitive or profile.stride < 2:
         none = value_NS[:, 0].tolist()
@@ -100,7 +96,7 @@ def pack(
     cap = useful if limit is None else min(limit, useful)
     if cap:
         value_MS = value_NS[marked]
-        well_MS = value_MS >= value_MS.max(axis=1, keepdims=True) - tolerance
+        well_MS = value_MS >= value_MS.max(axis=1, keepdims=True) - TOLERANCE
         place = _unbounded if cap == useful else _bounded
         pads[marked] = place(well_MS.astype(np.float64), value_MS, cap)
     offset = np.cumsum(pads) % profile.stride

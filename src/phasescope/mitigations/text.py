@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ..errors import UsageError
-from ..statistics.profile import TOLERANCE, Profile
+from ..statistics.profile import Profile
 from ..text.padding import FAMILIES, Family, exact_pads, ids_between, parse_families
 from ..text.positions import TokenizedText
 from ..text.tokens import Tokenizer
@@ -62,9 +62,7 @@ class Packed:
         return sum(self.pad_tokens.values())
 
 
-def warn(
-    text: str, marks: Sequence[str], profile: Profile, tokenizer: Tokenizer, *, tolerance: float = TOLERANCE
-) -> tuple[Fact, ...]:
+def warn(text: str, marks: Sequence[str], profile: Profile, tokenizer: Tokenizer) -> tuple[Fact, ...]:
     """Say on which phase each marked fact of a prompt stands, and how many pads would move it.
 
     Args:
@@ -72,12 +70,11 @@ def warn(
         marks: the facts' texts, each of which occurs once.
         profile: of the model.
         tokenizer: of the model. What it puts in front of every text is counted, unless the text has it.
-        tolerance: how far below the best phase counts as strong, as a share.
 
     Raises:
         UsageError: for a mark that does not occur, or occurs twice.
     """
-    return _facts(TokenizedText.of(text, tokenizer), _found(text, marks), marks, profile, tolerance)
+    return _facts(TokenizedText.of(text, tokenizer), _found(text, marks), marks, profile)
 
 
 def pack_text(
@@ -86,23 +83,23 @@ def pack_text(
     profile: Profile,
     tokenizer: Tokenizer,
     *,
+    found: Sequence[int] | None = None,
     places: Sequence[int] | None = None,
     limit: int | None = None,
     families: Sequence[str] = tuple(FAMILIES),
-    tolerance: float = TOLERANCE,
 ) -> Packed:
     """Put the fewest neutral tokens into a prompt so that its marked facts stand on strong phases.
 
     Args:
         text: the prompt as the model reads it.
-        marks: the facts' texts, each of which occurs once.
+        marks: the facts' texts, each of which occurs once unless `found` says where it begins.
         profile: of the model; one without a phase effect leaves the prompt as it is.
         tokenizer: of the model.
+        found: first character of each fact; by default where its mark occurs.
         places: characters in front of which pads may stand; by default where the lines begin that hold a
-            mark. A place inside a token is passed over.
+            mark. A place inside a token is skipped.
         limit: the most tokens to add in all.
         families: kinds of neutral text to try, in order.
-        tolerance: how far below the best phase counts as strong, as a share.
 
     Returns:
         the padded prompt, with every fact's position as read from the ids of the whole new text.
@@ -111,54 +108,15 @@ def pack_text(
         UsageError: for a mark that does not occur once, or if no neutral text of the needed numbers of tokens
             leaves the tokens around it as they are.
     """
-    found = _found(text, marks)
-    allowed = places if places is not None else [text.rfind("\n", 0, at) + 1 for at in found]
-    return pack_at(
-        text,
-        found,
-        marks,
-        profile,
-        tokenizer,
-        places=allowed,
-        limit=limit,
-        families=families,
-        tolerance=tolerance,
-    )
-
-
-def pack_at(
-    text: str,
-    found: Sequence[int],
-    marks: Sequence[str],
-    profile: Profile,
-    tokenizer: Tokenizer,
-    *,
-    places: Sequence[int],
-    limit: int | None = None,
-    families: Sequence[str] = tuple(FAMILIES),
-    tolerance: float = TOLERANCE,
-) -> Packed:
-    """`pack_text` where it is known at which characters the facts begin, so that a mark may occur again.
-
-    Args:
-        text: the prompt as the model reads it.
-        found: first character of each fact.
-        marks: what to call them.
-        profile: of the model.
-        tokenizer: of the model.
-        places: characters in front of which pads may stand.
-        limit: the most tokens to add in all.
-        families: kinds of neutral text to try, in order.
-        tolerance: how far below the best phase counts as strong, as a share.
-
-    Raises:
-        UsageError: if no neutral text fits.
-    """
+    if found is None:
+        found = _found(text, marks)
+    if places is None:
+        places = [text.rfind("\n", 0, at) + 1 for at in found]
     kinds = parse_families(families)
     read = TokenizedText.of(text, tokenizer)
-    before = _facts(read, found, marks, profile, tolerance)
+    before = _facts(read, found, marks, profile)
     cuts = [cut for cut in sorted(set(places)) if read.begins(cut)]
-    wanted = _wanted(read, cuts, found, profile, limit, tolerance)
+    wanted = _wanted(read, cuts, found, profile, limit)
     if not wanted:
         return Packed(text, {}, {}, before, before)
     for family in kinds:
@@ -170,7 +128,7 @@ def pack_at(
         moved = [at + sum(len(pad) for cut, pad in pads.items() if cut <= at) for at in found]
         planned = [_token(read, at) + sum(n for cut, n in wanted.items() if cut <= at) for at in found]
         if [_token(again, at) for at in moved] == planned and len(again) == len(read) + sum(wanted.values()):
-            return Packed(padded, pads, wanted, before, _facts(again, moved, marks, profile, tolerance))
+            return Packed(padded, pads, wanted, before, _facts(again, moved, marks, profile))
     raise UsageError(
         f"no neutral text of exactly {', '.join(map(str, sorted(set(wanted.values()))))} tokens fits in front of "
         f"these lines under the tokenizer of {tokenizer.name}; tried {', '.join(families)}; give another text with "
@@ -246,9 +204,9 @@ def _token(read: TokenizedText, at: int) -> int:
 
 
 def _facts(
-    read: TokenizedText, found: Sequence[int], marks: Sequence[str], profile: Profile, tolerance: float
+    read: TokenizedText, found: Sequence[int], marks: Sequence[str], profile: Profile
 ) -> tuple[Fact, ...]:
-    strong = set(profile.strong(tolerance))
+    strong = set(profile.strong())
     facts = []
     for mark, at in zip(marks, found, strict=True):
         position = _token(read, at)
@@ -264,7 +222,6 @@ def _wanted(
     found: Sequence[int],
     profile: Profile,
     limit: int | None,
-    tolerance: float,
 ) -> dict[int, int]:
     """Pads by character, where there are any."""
     if not cuts:
@@ -275,7 +232,7 @@ def _wanted(
         Passage((0,) * (end - start), tuple(key - start for key in keys if start <= key < end))
         for start, end in pairwise(edges)
     ]
-    pads = pack(passages, profile, start=edges[0], limit=limit, tolerance=tolerance).pads
+    pads = pack(passages, profile, start=edges[0], limit=limit).pads
     return {cut: n for cut, n in zip(cuts, pads, strict=True) if n}
 
 
