@@ -39,7 +39,7 @@ def load(model: str | None) -> TransformersBackend:
     reference = [
         name
         for name, card in cards.items()
-        if card.compression and (card.compression["width"], card.compression["stride"]) == (8, 8)
+        if card.compression and (card.compression.width, card.compression.stride) == (8, 8)
     ]
     return load(min(reference, key=lambda name: cards[name].kv_heads or 0))
 

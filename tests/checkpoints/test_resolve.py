@@ -47,6 +47,11 @@ def test_an_unknown_name_is_one_line(name: str) -> None:
         '{"pairs": 1e400}',
         '{"kv_heads": "two"}',
         '{"vocabulary": {"fillers": [1]}}',
+        '{"measured": {"prefix": {}}}',
+        '{"measured": {"prefix": {"mean_accuracy": "high", "phase_sd": 0, "low": 0, "high": 0}}}',
+        '{"measured": [1]}',
+        '{"compression": {"compressor": "uniform"}}',
+        '{"compression": {"compressor": "uniform", "width": 0, "stride": 8}}',
     ],
 )
 def test_a_damaged_card_is_one_line(tmp_path: Path, card: str) -> None:
@@ -55,6 +60,23 @@ def test_a_damaged_card_is_one_line(tmp_path: Path, card: str) -> None:
     with pytest.raises(BrokenRecordError, match=r"card\.json") as caught:
         read_card(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_recall_is_named_to_the_field(tmp_path: Path) -> None:
+    """Version 0.1 ended in a traceback where the card was shown."""
+    (tmp_path / "card.json").write_text('{"measured": {"prefix": {"mean_accuracy": 2, "phase_sd": 0}}}')
+    with pytest.raises(BrokenRecordError, match=r"card\.json: measured\.prefix\.mean_accuracy is 2"):
+        read_card(tmp_path)
+
+
+def test_fields_of_others_are_kept(tmp_path: Path) -> None:
+    """In the card and in what it says of a protocol; a card of early versions lacks later fields."""
+    recall = {"mean_accuracy": 0.5, "phase_sd": 0.1, "low": 0.0, "high": 0.2, "judge": "me"}
+    (tmp_path / "card.json").write_text(json.dumps({"measured": {"prefix": recall}, "licence": "MIT"}))
+    card = read_card(tmp_path)
+    assert card is not None
+    assert card.model_extra == {"licence": "MIT"}
+    assert card.measured["prefix"].model_extra == {"judge": "me"}
 
 
 def test_the_longest_prompt_is_the_configs(tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ from transformers import AutoModelForCausalLM
 import phasescope.models  # noqa: F401  (registers the models with transformers)
 from phasescope import UnknownNameError
 from phasescope.checkpoints import zoo
+from phasescope.models import Compression
 
 
 def test_the_zoo_holds_a_control_and_the_grids_of_the_family():
     """Full attention and every published grid, and W8/S8 with four KV heads."""
     plans = {name: zoo.card(name).compression for name in zoo.names()}
-    grids = {(p["width"], p["stride"]) if p else None for p in plans.values()}
+    grids = {(p.width, p.stride) if p else None for p in plans.values()}
     assert grids == {None, (4, 4), (8, 4), (8, 6), (8, 8), (12, 12)}
     assert plans[zoo.names()[0]] is None
     assert {zoo.card(name).kv_heads for name in zoo.names()} >= {1, 4}
@@ -29,11 +30,12 @@ def test_a_checkpoint_loads_and_is_small_and_its_card_fits_it(name):
     assert (folder / "model.safetensors").stat().st_size < 2e6
     model = AutoModelForCausalLM.from_pretrained(folder)
     config = json.loads((folder / "config.json").read_text())
-    assert config["compression"] == card.compression
+    plan = config["compression"]
+    assert card.compression == (None if plan is None else Compression.checked(**plan))
     assert config["num_key_value_heads"] == card.kv_heads
     assert card.command.startswith(("phasescope train ", "python -m research.small_grid "))
     for measured in card.measured.values():
-        assert len(measured["phases"]) == measured["folded_by"]
+        assert len(measured.phases) == measured.folded_by
     assert torch.isfinite(model(input_ids=torch.arange(30)[None]).logits).all()
 
 

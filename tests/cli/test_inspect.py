@@ -72,7 +72,8 @@ def test_techniques_and_families_are_listed() -> None:
     [
         ([], "one of the three"),
         (["{folder}", "--families"], "one of the three"),
-        (["nowhere"], "no folder or file 'nowhere'"),
+        (["nowhere"], "no model 'nowhere'"),
+        (["w8s8-1kw"], "did you mean 'w8s8-1kv'?"),
         (["owner/name"], "without huggingface_hub"),
         (["{folder}/empty"], "holds no config.json"),
         (["{folder}/list.json"], "not an object of fields"),

@@ -9,10 +9,36 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from ..errors import BrokenRecordError
 from ..files import read_json
-from ..records import Record
+from ..grid import WIDEST
+from ..models.compression import Compression
+from ..records import Record, first_problem
 from ..text.synthetic import RetrievalVocabulary
 
 NAME = "card.json"
+
+
+class Recall(Record):
+    """What a checkpoint recalls under one protocol; fields that are not ours are kept as they are.
+
+    Attributes:
+        contexts: that it was asked.
+        mean_accuracy: share of right answers.
+        phase_sd, low, high: standard deviation of accuracy between phases, and its interval; null where there is none.
+        folded_by: stride of the phases, in tokens.
+        period: found in the accuracy, in tokens; null for none.
+        phases: accuracy at each phase.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    mean_accuracy: float = Field(ge=0, le=1)
+    phase_sd: float = Field(ge=0)
+    low: float | None = Field(default=None, ge=0)
+    high: float | None = Field(default=None, ge=0)
+    contexts: int | None = Field(default=None, ge=1)
+    folded_by: int | None = Field(default=None, ge=1, le=WIDEST)
+    period: float | None = Field(default=None, gt=0)
+    phases: tuple[float, ...] = ()
 
 
 class ModelCard(Record):
@@ -35,7 +61,7 @@ class ModelCard(Record):
 
     command: str | None = None
     seed: int | None = Field(default=None, ge=0)
-    compression: dict[str, Any] | None = None
+    compression: Compression | None = None
     kv_heads: int | None = Field(default=None, ge=1, le=4096)
     steps: int | None = Field(default=None, ge=0)
     tokens: int | None = Field(default=None, ge=0)
@@ -44,7 +70,7 @@ class ModelCard(Record):
     accuracy: float | None = Field(default=None, ge=0, le=1)
     pairs: int | None = Field(default=None, ge=1, le=1_000_000)
     vocabulary: RetrievalVocabulary | None = None
-    measured: dict[str, Any] = Field(default_factory=dict)
+    measured: dict[str, Recall] = Field(default_factory=dict)
     text: dict[str, Any] | None = None
 
 
@@ -60,6 +86,5 @@ def read_card(folder: Path) -> ModelCard | None:
     try:
         return ModelCard.model_validate(read_json(path))
     except ValidationError as error:
-        problem = error.errors()[0]
-        where = ".".join(map(str, problem["loc"])) or "the whole"
-        raise BrokenRecordError(f"{path}: {where}: {problem['msg']}; copy the card again") from None
+        problem = first_problem(error, "the card")
+        raise BrokenRecordError(f"{path}: {problem}; copy the card again") from None

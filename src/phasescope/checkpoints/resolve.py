@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ..errors import UnknownNameError, UsageError
+from ..errors import UnknownNameError, UsageError, plain
 from ..runs import ModelInfo
 from ..text.tokens import Tokenizer
 from . import smollm2, zoo
@@ -90,7 +90,9 @@ def resolve(model: str) -> Checkpoint:
     if not there:
         near = difflib.get_close_matches(model, names(), n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise UnknownNameError(f"no model {model!r}: neither a folder nor one of {', '.join(names())}{hint}")
+        raise UnknownNameError(
+            f"no model {plain(model, 80)!r}: neither a folder nor one of {', '.join(names())}{hint}"
+        )
     return Checkpoint(folder.name, folder)
 
 

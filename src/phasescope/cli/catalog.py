@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rich.console import Console
 from rich.table import Table
 
 from ..catalog import BACKENDS, COMPRESSORS, ENGINES, PROTOCOLS
-from ..checkpoints import smollm2 as natural
-from ..checkpoints import zoo
+from ..checkpoints import smollm2, zoo
+from ..checkpoints.card import Recall
 
 
 def list_names() -> None:
@@ -21,15 +19,19 @@ def list_names() -> None:
     for name in zoo.names():
         card = zoo.card(name)
         plan = card.compression
-        grid = f"W{plan['width']}/S{plan['stride']} {plan['compressor']}" if plan else "full attention"
-        found = [_found(card.measured[protocol]) for protocol in ("prefix", "in_sequence")]
+        grid = f"W{plan.width}/S{plan.stride} {plan.compressor}" if plan else "full attention"
+        found = [_found(card.measured.get(protocol)) for protocol in ("prefix", "in_sequence")]
         table.add_row(name, grid, str(card.kv_heads), str(card.pairs), *found)
     console.print(table)
-    console.print(f"a pretrained model without a grid: {natural.NAME}, from the package {natural.PACKAGE}")
+    console.print(f"a pretrained model without a grid: {smollm2.NAME}, from the package {smollm2.PACKAGE}")
     for kind in (COMPRESSORS, PROTOCOLS, BACKENDS, ENGINES):
         console.print(f"{kind.kind}s: {', '.join(kind.names())}")
 
 
-def _found(measured: dict[str, Any]) -> str:
-    low, value, high = (100 * measured[name] for name in ("low", "phase_sd", "high"))
-    return f"{measured['mean_accuracy']:.1%}, {value:.1f} ({low:.1f} to {high:.1f})"
+def _found(recall: Recall | None) -> str:
+    if recall is None:
+        return "–"
+    found = f"{recall.mean_accuracy:.1%}, {100 * recall.phase_sd:.1f}"
+    if recall.low is None or recall.high is None:
+        return found
+    return f"{found} ({100 * recall.low:.1f} to {100 * recall.high:.1f})"

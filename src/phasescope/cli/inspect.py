@@ -25,7 +25,6 @@ from ..checkpoints.grids import (
     read_target,
     technique,
 )
-from ..checkpoints.resolve import names, resolve
 from ..errors import UsageError
 from ..files import dump_json
 
@@ -67,7 +66,7 @@ def inspect(
     if table:
         print("\n".join(family_rows()))
         return
-    target = technique(engine).target if engine is not None else read_target(_place(str(path)))
+    target = technique(engine).target if engine is not None else read_target(str(path))
     prior, lacking = ((), "") if engine is not None else _prior(target)
     if as_json:
         described = {**target.describe(), "prior": [one.describe() for one in prior]}
@@ -83,10 +82,6 @@ def family_rows() -> Iterator[str]:
     for family, target in families():
         cells = [family.name, _types(family.types), family.fields or "–", *_summary(target)]
         yield f"| {' | '.join(cells)} |"
-
-
-def _place(path: str) -> str | Path:
-    return resolve(path).folder if path in names() else path
 
 
 def _prior(target: Target) -> tuple[Sequence[Prior], str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..checkpoints.grids import Target, read_target
-from ..checkpoints.resolve import names, resolve
 
 
 def inspect(model: str | Path) -> Target:
@@ -15,6 +14,7 @@ def inspect(model: str | Path) -> Target:
         model: a zoo name, a checkpoint's folder, a config.json, or `owner/name` on the hub.
 
     Raises:
+        UnknownNameError: if the model is none of these.
         UsageError: if there is no config to be found or read.
     """
-    return read_target(resolve(str(model)).folder if str(model) in names() else model)
+    return read_target(model)

@@ -55,9 +55,9 @@ def test_the_zoo_is_read_as_its_cards_say() -> None:
         found, plan = read_target(zoo.folder(name)), zoo.card(name).compression
         assert found.control is (plan is None)
         if plan is not None:
-            shifts = list(dict.fromkeys(np.ravel(plan["shift"]).tolist()))  # in the order of layers and heads
-            assert found.grids == tuple(WindowGrid(plan["width"], plan["stride"], shift) for shift in shifts)
-            assert found.reach == max(plan["width"] - 1 - max(shifts), plan["tail"])
+            shifts = list(dict.fromkeys(np.ravel(plan.shift).tolist()))  # in the order of layers and heads
+            assert found.grids == tuple(WindowGrid(plan.width, plan.stride, shift) for shift in shifts)
+            assert found.reach == max(plan.width - 1 - max(shifts), plan.tail)
 
 
 def test_windows_that_follow_content_have_no_fixed_stride() -> None:

@@ -15,6 +15,7 @@ from urllib.request import getproxies
 from ...errors import UsageError
 from ...files import read_json
 from ..config import MOST_BYTES
+from ..resolve import names, resolve
 from .base import Target
 from .registry import FAMILIES, Family, read_config
 
@@ -25,9 +26,10 @@ def read_target(path: str | Path) -> Target:
     """Which grids a checkpoint has, from its config alone.
 
     Args:
-        path: a checkpoint's folder, a config.json, or `owner/name` on the Hugging Face hub.
+        path: a known name, a checkpoint's folder, a config.json, or `owner/name` on the Hugging Face hub.
 
     Raises:
+        UnknownNameError: if it is none of these.
         UsageError: if there is no config to be found or read, or it contradicts itself, in one line.
         BrokenRecordError: if it is not JSON.
     """
@@ -39,17 +41,18 @@ def _config_file(path: str | Path) -> Path:
     given = Path(path)
     try:
         folder, file = given.is_dir(), given.is_file()
-    except (OSError, ValueError) as error:  # too long, or a NUL in it
-        raise UsageError(f"cannot read {str(path)[:80]!r}: {error!s:.80}") from None
-    if folder and not (given / "config.json").is_file():
+    except (OSError, ValueError):  # too long, or a NUL in it
+        folder = file = False
+    if str(path) not in names():
+        if file:
+            return given
+        if not folder and HUB_NAME.fullmatch(str(path)):
+            return _from_hub(str(path))
+    if str(path) in names() or not folder:
+        given = resolve(str(path)).folder
+    if not (given / "config.json").is_file():
         raise UsageError(f"{path} holds no config.json; give a checkpoint's folder")
-    if folder or file:
-        return given / "config.json" if folder else given
-    if HUB_NAME.fullmatch(str(path)):
-        return _from_hub(str(path))
-    raise UsageError(
-        f"no folder or file {str(path)[:80]!r}; give a checkpoint's folder, its config.json, or owner/name"
-    )
+    return given / "config.json"
 
 
 def _from_hub(name: str) -> Path:
