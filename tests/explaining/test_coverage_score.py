@@ -144,14 +144,13 @@ def test_a_uniform_gate_has_nothing_that_could_recur():
 )
 def test_the_boundary_follows_from_the_grid(grid, parted, closed):
     """Where no window holds key and value, and where the key is folded when the value is read."""
-    found = boundary(grid)
-    assert (found.parted, found.closed) == (parted, closed)
-    assert boundary(grid, raw=2).closed == ()
+    assert boundary(grid, grid.stride) == (parted, closed)
+    assert boundary(grid, grid.stride, raw=2)[1] == ()
 
 
 def test_a_boundary_repeats_within_a_multiple_of_its_stride():
     """Folded by 16, the phases of W8/S8 occur twice."""
-    assert boundary(GRID).within(16).closed == (6, 7, 14, 15)
+    assert boundary(GRID, 16)[1] == (6, 7, 14, 15)
 
 
 def test_rolls_are_every_number_of_slots_or_evenly_spread_ones():

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from phasescope import UsageError
-from phasescope.explaining.boundary import at_boundary, rolled_curves
-from phasescope.explaining.specialisation import contrast, lost, specialise
+from phasescope.explaining.boundary import rolled_curves
+from phasescope.explaining.specialisation import PhaseAxis, contrast, lost, specialise
 from phasescope.statistics.table import Table
 
 CONTEXTS, LAYOUTS, QUESTIONS, STRIDE = 20, 24, 6, 8
+AXIS = PhaseAxis(STRIDE)
 
 
 def table(name: str, rate: np.ndarray, seed: int, draws: np.ndarray | None = None) -> Table:
@@ -44,7 +45,7 @@ def test_a_head_that_carries_half_the_phases_is_told_from_one_that_carries_all_a
         base,
         [table("half", HALF, 2, same), table("even", EVEN, 3, same), table("idle", FULL, 4, same)],
         "accuracy",
-        stride=STRIDE,
+        AXIS,
         rng=np.random.default_rng(0),
         draws=400,
     )
@@ -70,7 +71,7 @@ def test_the_false_alarms_of_an_even_head_are_as_rare_as_they_say():
         shared = rng.normal(0, 0.12, (CONTEXTS, LAYOUTS, 1))
         base = table("none", FULL, seed, draws(seed))
         without = table("even", EVEN, seed + 1, draws(seed) + shared)
-        (loss,) = specialise(base, [without], "accuracy", stride=STRIDE, rng=rng, draws=99)
+        (loss,) = specialise(base, [without], "accuracy", AXIS, rng=rng, draws=99)
         alarms += loss.p <= 0.05
     assert alarms <= 9  # 3 expected; more than 9 has probability 0.001
 
@@ -82,9 +83,7 @@ def test_intervals_widen_with_the_number_of_heads():
     widths = [
         np.mean(np.subtract(found[0].high, found[0].low))
         for found in (
-            specialise(
-                base, [without] * count, "accuracy", stride=STRIDE, rng=np.random.default_rng(0), draws=50
-            )
+            specialise(base, [without] * count, "accuracy", AXIS, rng=np.random.default_rng(0), draws=50)
             for count in (1, 20)
         )
     ]
@@ -95,12 +94,12 @@ def test_the_contrast_is_that_of_the_preferred_phases():
     """Its interval holds the truth, and its power is told."""
     same = draws()
     change = lost(table("none", FULL, 1, same), table("half", HALF, 2, same), "accuracy")
-    found = contrast(change, "accuracy", np.arange(STRIDE) < 4, stride=STRIDE)
+    found = contrast(change, range(4), AXIS)
     assert found is not None
     assert found.estimate.low < 0.6 < found.estimate.high
     assert found.phases == (0, 1, 2, 3)
     assert 0 < found.smallest < 0.1
-    assert contrast(change, "accuracy", np.ones(STRIDE, dtype=bool), stride=STRIDE) is None
+    assert contrast(change, range(STRIDE), AXIS) is None
 
 
 def test_tables_of_different_trials_are_not_compared():
@@ -117,12 +116,12 @@ def test_a_curve_that_moves_with_a_roll_is_told_from_one_that_stays():
     same = draws()
     base = table("none", weak, 1, same)
     moved, stays = table("roll 2", np.roll(weak, 2), 2, same), table("roll 2", weak, 3, same)
-    (with_it,) = rolled_curves(base, [(2, moved)], "accuracy", (7,), stride=STRIDE)
-    (without,) = rolled_curves(base, [(2, stays)], "accuracy", (7,), stride=STRIDE)
+    (with_it,) = rolled_curves(base, [(2, moved)], (7,), AXIS)
+    (without,) = rolled_curves(base, [(2, stays)], (7,), AXIS)
     assert with_it.moves > 0.95 > 0 > with_it.stays
     assert without.stays > 0.95 > 0 > without.moves
     assert with_it.won.value == pytest.approx(0.6, abs=0.05)
     assert without.won.value == 0
-    edge = at_boundary(base, "accuracy", (7,), stride=STRIDE)
+    edge = contrast(base, (7,), AXIS)
     assert edge.estimate.low < -0.6 < edge.estimate.high
-    assert at_boundary(base, "accuracy", (), stride=STRIDE) is None
+    assert contrast(base, (), AXIS) is None

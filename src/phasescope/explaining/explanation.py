@@ -29,6 +29,7 @@ from .measured import REFERENCE_CONTEXTS, Measured
 from .probe import gate_grids, has_bias, priors, rolled
 from .result import Cost, ExplanationResult, Method, read_explanation
 from .settings import ExplainSettings
+from .specialisation import PhaseAxis
 from .units import BASE, Unit, every_head, latent_heads, together
 
 Report = Callable[[int, int], None]
@@ -142,13 +143,8 @@ class Explanation:
     def _result(self, log: Path, tally: GateTally) -> ExplanationResult:
         """What follows from all answers, and from the gates over the reference prompts."""
         evidence = Evidence(
-            condition=self.condition,
-            run=self.measured.folder.resolve().name,
-            model=self.backend.name,
-            protocol=self.measured.protocol.name,
-            coordinate=self.measured.protocol.moves,
-            stride=self.stride,
-            observed=self.measured.observed,
+            measured=self.measured,
+            axis=PhaseAxis(self.stride, self.measured.protocol.moves),
             log=log,
             units=[unit.name for unit in self.units],
             rolls=[(slots, roll_name(slots)) for slots in self.rolls],

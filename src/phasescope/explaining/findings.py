@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from ..errors import UsageError
 from ..grid import WindowGrid
 from ..logs import read_log
 from ..records import Dropped, Finding, Observation
-from ..statistics.fold import fold_table, phase_effects, phase_rates
+from ..statistics.fold import phase_effects
 from ..statistics.intervals import clustered_wilson
 from ..statistics.phase_effect import phase_sd
-from ..statistics.table import Coordinate, Outcome, Table, tabulate
+from ..statistics.table import Outcome, Table, tabulate
 from ..statistics.verdict import excludes_zero
-from .boundary import Boundary, at_boundary, boundary, rolled_curves
+from .boundary import boundary, rolled_curves
 from .coverage_score import CoverageScore, agreement, chance_of_hit, weakest_phases
 from .gates import prefers_slots
 from .result import (
@@ -33,8 +33,11 @@ from .result import (
     Loss,
     Method,
 )
-from .specialisation import contrast, lost, specialise
+from .specialisation import PhaseAxis, contrast, lost, specialise
 from .units import BASE
+
+if TYPE_CHECKING:
+    from .measured import Measured  # needs torch
 
 OUTCOMES: tuple[Outcome, ...] = ("accuracy", "logprob")
 
@@ -62,9 +65,8 @@ class Evidence:
     """What was observed of one condition, from which everything else follows.
 
     Attributes:
-        condition, run, model, protocol: names.
-        coordinate, stride: the position that is folded, and its modulus.
-        observed: the run's own observations of the condition: the measured curve.
+        measured: the condition, its model and protocol, and the run's own observations: the measured curve.
+        axis: the phases.
         log: the observations of all conditions of the explanation.
         units: names of what was taken away.
         rolls: by how many slots gates were rolled, and the name of that condition.
@@ -74,13 +76,8 @@ class Evidence:
         raw: every query reads the last so many tokens uncompressed.
     """
 
-    condition: str
-    run: str
-    model: str
-    protocol: str
-    coordinate: Coordinate
-    stride: int
-    observed: Sequence[Observation]
+    measured: Measured
+    axis: PhaseAxis
     log: Path
     units: Sequence[str]
     rolls: Sequence[tuple[int, str]]
@@ -104,7 +101,7 @@ def explained(
     Raises:
         UsageError: if the run does not visit every phase.
     """
-    coordinate, stride = evidence.coordinate, evidence.stride
+    measured, axis = evidence.measured, evidence.axis
     curve = _curve(evidence)
     tables = _tables(evidence.log)
     base = tables[BASE]
@@ -114,8 +111,7 @@ def explained(
                 base,
                 [tables[unit] for unit in evidence.units],
                 outcome,
-                stride=stride,
-                coordinate=coordinate,
+                axis,
                 rng=rng,
                 draws=settings.draws,
             )
@@ -124,12 +120,12 @@ def explained(
         if outcome in base.outcomes
     }
     result = ExplanationResult(
-        condition=evidence.condition,
-        run=evidence.run,
-        model=evidence.model,
-        protocol=evidence.protocol,
-        coordinate=coordinate,
-        stride=stride,
+        condition=measured.condition,
+        run=measured.folder.resolve().name,
+        model=measured.backend.name,
+        protocol=measured.protocol.name,
+        coordinate=axis.coordinate,
+        stride=axis.stride,
         blocks=base.n_blocks,
         contexts=base.n_clusters,
         layouts=base.n_layouts,
@@ -148,16 +144,14 @@ def explained(
 
 def _curve(evidence: Evidence) -> Curve:
     """The accuracy that the run measured at each phase."""
-    coordinate, stride = evidence.coordinate, evidence.stride
-    table = tabulate(evidence.observed)
-    phase_P, rate = phase_rates(table, "accuracy", coordinate, stride)
-    if len(phase_P) < stride:
+    axis, table = evidence.axis, tabulate(evidence.measured.observed)
+    phase_P, rate = axis.rates(table)
+    if len(phase_P) < axis.stride:
         raise UsageError(
-            f"{evidence.condition} visits {len(phase_P)} of {stride} phases; measure it at more residues"
+            f"{evidence.measured.condition} visits {len(phase_P)} of {axis.stride} phases; measure it at more residues"
         )
     low_P, high_P = clustered_wilson(rate) if table.n_clusters > 1 else (rate.rate_R, rate.rate_R)
-    no_trend = fold_table(table, coordinate, stride)
-    spread = phase_sd(phase_effects(table, "accuracy", no_trend))
+    spread = phase_sd(phase_effects(table, "accuracy", axis.fold(table)))
     return Curve(
         rate=rate.rate_R,
         low=low_P,
@@ -179,21 +173,16 @@ def _tables(log: Path) -> dict[str, Table]:
 
 def _boundary(tables: dict[str, Table], evidence: Evidence) -> BoundaryResult:
     """The boundary of the one grid that all heads share (none where grids differ), measured and with rolled gates."""
-    coordinate, stride = evidence.coordinate, evidence.stride
+    axis = evidence.axis
     grids = {grid for heads in evidence.grids.values() for grid in heads}
-    edge = boundary(grids.pop(), 1, evidence.raw).within(stride) if len(grids) == 1 else Boundary((), ())
-    measured = tabulate(evidence.observed)
+    parted, closed = boundary(grids.pop(), axis.stride, evidence.raw) if len(grids) == 1 else ((), ())
+    measured = tabulate(evidence.measured.observed)
     rolls = [(slots, tables[name]) for slots, name in evidence.rolls]
     return BoundaryResult(
-        parted=edge.parted,
-        closed=edge.closed,
-        contrasts={
-            "parted": at_boundary(measured, "accuracy", edge.parted, stride=stride, coordinate=coordinate),
-            "closed": at_boundary(measured, "accuracy", edge.closed, stride=stride, coordinate=coordinate),
-        },
-        rolls=tuple(
-            rolled_curves(tables[BASE], rolls, "accuracy", edge.closed, stride=stride, coordinate=coordinate)
-        ),
+        parted=parted,
+        closed=closed,
+        contrasts={"parted": contrast(measured, parted, axis), "closed": contrast(measured, closed, axis)},
+        rolls=tuple(rolled_curves(tables[BASE], rolls, closed, axis)),
     )
 
 
@@ -203,7 +192,7 @@ def _contrasts(tables: dict[str, Table], evidence: Evidence) -> Iterator[tuple[s
     In the last layer these are the phases that it keeps more than on average; below it, those whose key lies in a
     slot of more than the average weight.
     """
-    stride, coordinate, score = evidence.stride, evidence.coordinate, evidence.coverage
+    axis, score = evidence.axis, evidence.coverage
     last = max((gate.layer for gate in evidence.gates), default=0)
     for gate in evidence.gates:
         name = next((n for n in (gate.name, f"{gate.name} entries") if n in evidence.units), None)
@@ -212,9 +201,9 @@ def _contrasts(tables: dict[str, Table], evidence: Evidence) -> Iterator[tuple[s
         if gate.layer == last and score is not None:
             prefers_P = score.prefers_HP()[gate.head]
         else:
-            prefers_P = prefers_slots(gate, evidence.grids[gate.layer][gate.head], stride)
+            prefers_P = prefers_slots(gate, evidence.grids[gate.layer][gate.head], axis.stride)
         table = lost(tables[BASE], tables[name], "accuracy")
-        found = contrast(table, "accuracy", prefers_P, stride=stride, coordinate=coordinate)
+        found = contrast(table, np.flatnonzero(prefers_P).tolist(), axis)
         if found is not None:
             yield name, found
 

@@ -6,6 +6,7 @@ Suffixes as in `statistics.table`; U units, P phases.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,22 @@ from ..statistics.verdict import holm
 from .result import Contrast, Interval, Loss
 
 POWER = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseAxis:
+    """Which position is folded, and its modulus: the phases of an explanation."""
+
+    stride: int
+    coordinate: Coordinate = "source"
+
+    def rates(self, table: Table, outcome: Outcome = "accuracy") -> tuple[npt.NDArray[np.int64], Rates]:
+        """The phases that a table visits, and the outcome's mean at each."""
+        return phase_rates(table, outcome, self.coordinate, self.stride)
+
+    def fold(self, table: Table) -> Fold:
+        """The table folded without a trend in position."""
+        return fold_table(table, self.coordinate, self.stride)
 
 
 def lost(base: Table, without: Table, outcome: Outcome) -> Table:
@@ -45,9 +62,8 @@ def specialise(
     base: Table,
     without: Sequence[Table],
     outcome: Outcome,
+    axis: PhaseAxis,
     *,
-    stride: int,
-    coordinate: Coordinate = "source",
     rng: np.random.Generator,
     draws: int = 2000,
 ) -> list[Loss]:
@@ -65,15 +81,14 @@ def specialise(
         base: the untouched model.
         without: one table per unit, of the same trials.
         outcome: what is lost.
-        stride: modulus of the phases.
-        coordinate: the position that is folded.
+        axis: the phases.
         rng: of the permutations.
         draws: how many.
     """
     tables = [lost(base, table, outcome) for table in without]
     confidence = 1 - (1 - CONFIDENCE) / max(len(tables), 1)
-    plain = fold_table(base, coordinate, stride)
-    found = [_loss(table, outcome, plain, coordinate, confidence, rng, draws) for table in tables]
+    plain = axis.fold(base)
+    found = [_loss(table, outcome, axis, plain, confidence, rng, draws) for table in tables]
     if not found:
         return []
     mean_p_U = holm(np.array([loss.mean_p for loss in found])).tolist()
@@ -87,14 +102,14 @@ def specialise(
 def _loss(
     table: Table,
     outcome: Outcome,
+    axis: PhaseAxis,
     plain: Fold,
-    coordinate: Coordinate,
     confidence: float,
     rng: np.random.Generator,
     draws: int,
 ) -> Loss:
     whole = mean_rate(table, outcome)
-    _, at_phase = phase_rates(table, outcome, coordinate, plain.modulus)
+    _, at_phase = axis.rates(table, outcome)
     effects = phase_effects(table, outcome, plain)
     spread, mean = phase_sd(effects), float(whole.rate_R[0])
     scale = mean * np.sqrt(len(effects.rate_R) - 1)
@@ -138,36 +153,40 @@ def _p_mean(whole: Rates) -> float:
     return float(2 * stats.t.sf(abs(float(whole.rate_R[0])) / se, clusters - 1))
 
 
-def contrast(
-    table: Table,
-    outcome: Outcome,
-    chosen_P: npt.NDArray[np.bool_],
-    *,
-    stride: int,
-    coordinate: Coordinate = "source",
-    confidence: float = CONFIDENCE,
-) -> Contrast | None:
-    """Compare the chosen phases with the others, within contexts.
+def phases_mask(phases: Sequence[int], stride: int) -> npt.NDArray[np.bool_]:
+    """Which of all phases are among the given ones, [P]."""
+    chosen_P = np.zeros(stride, dtype=bool)
+    chosen_P[list(phases)] = True
+    return chosen_P
+
+
+def weighted(at_phase: Rates, weight_P: Floats, confidence: float = CONFIDENCE) -> tuple[Rates, Interval]:
+    """A weighted sum of the rates at each phase, with its interval over contexts."""
+    one = Rates(
+        np.array([at_phase.rate_R @ weight_P]),
+        at_phase.trials_R.sum(keepdims=True),
+        at_phase.deviation_CR @ weight_P[:, None],
+    )
+    value = float(one.rate_R[0])
+    if len(one.deviation_CR) < 2:
+        return one, Interval(value=value)
+    low, high = clustered_t(one, confidence)
+    return one, Interval(value=value, low=float(low[0]), high=float(high[0]))
+
+
+def contrast(table: Table, phases: Sequence[int], axis: PhaseAxis) -> Contrast | None:
+    """Compare the accuracy, or what of it is lost, at some phases with that at the others, within contexts.
 
     Returns:
         None where all phases, or none, are chosen.
     """
-    phase_P, at_phase = phase_rates(table, outcome, coordinate, stride)
-    mine = chosen_P[phase_P]
+    phase_P, at_phase = axis.rates(table)
+    mine = phases_mask(phases, axis.stride)[phase_P]
     if mine.all() or not mine.any():
         return None
-    weight_P = np.where(mine, 1 / mine.sum(), -1 / (~mine).sum())
-    one = Rates(
-        np.array([at_phase.rate_R @ weight_P]),
-        np.array([float(at_phase.trials_R.sum())]),
-        at_phase.deviation_CR @ weight_P[:, None],
-    )
-    clusters = len(one.deviation_CR)
-    value, phases = float(one.rate_R[0]), tuple(np.flatnonzero(chosen_P).tolist())
-    if clusters < 2:
-        return Contrast(estimate=Interval(value=value), phases=phases, smallest=None)
-    low, high = clustered_t(one, confidence)
-    power = float(stats.t.ppf(POWER, clusters - 1))
-    smallest = float(one.se[0]) * (t_quantile(clusters - 1, confidence) + power)
-    estimate = Interval(value=value, low=float(low[0]), high=float(high[0]))
-    return Contrast(estimate=estimate, phases=phases, smallest=smallest)
+    one, estimate = weighted(at_phase, np.where(mine, 1 / mine.sum(), -1 / (~mine).sum()))
+    clusters, smallest = len(one.deviation_CR), None
+    if clusters > 1:
+        power = float(stats.t.ppf(POWER, clusters - 1))
+        smallest = float(one.se[0]) * (t_quantile(clusters - 1) + power)
+    return Contrast(estimate=estimate, phases=tuple(sorted(phases)), smallest=smallest)
