@@ -114,7 +114,7 @@ def test_measuring_again_changes_nothing_and_other_settings_are_refused(tmp_path
                 "--out",
                 "t",
             ],
-            "coverage hole",
+            "unread tokens",
         ),
         (["train", "--compressor", "uniform", "--setting", "topk=x", "--out", "t"], "is not NAME=NUMBER"),
     ],

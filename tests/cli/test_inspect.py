@@ -35,7 +35,7 @@ def test_the_verdict_comes_first_and_needs_no_torch(tmp_path: Path, base_install
     assert said.splitlines()[0] == (
         "phase-sensitive by construction beyond 64 tokens: strides 4 and 128; joint period 128"
     )
-    assert "coverage hole in layers 2: up to 63 tokens are read nowhere" in said
+    assert "unread tokens in layers 2: up to 63 tokens are read nowhere" in said
     control = say(str(write(tmp_path, model_type="qwen3")))
     assert control.startswith("no token grid: a negative control (dense attention)")
     unknown = say(str(write(tmp_path, model_type="brandnew", kv_chunk=7)))

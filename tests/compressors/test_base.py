@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from phasescope import UsageError, WindowGrid
-from phasescope.compressors.base import NEVER, cut_windows, first_cover, window_bounds
+from phasescope.compressors.base import NEVER, cut_windows, first_visible, window_bounds
 from phasescope.compressors.scalar_gate import ScalarGate
 from phasescope.compressors.uniform import Uniform
 from phasescope.compressors.vector_gate import VectorGate
@@ -23,7 +23,7 @@ GRIDS = [
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
 def test_first_cover_is_when_the_earliest_window_of_a_token_closes(grid):
     """The vectorised form agrees with the grid's own account of which windows hold a token."""
-    covered = first_cover([grid], 50, CPU)[0].tolist()
+    covered = first_visible([grid], 50, CPU)[0].tolist()
     for token in range(50):
         windows = grid.windows_of(token)
         assert covered[token] == (grid.closes(windows[0]) if windows else NEVER)

@@ -120,7 +120,7 @@ def test_the_grids_of_v4_1_are_settings(stride: int) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"tail": 2}, "coverage hole: csa reads raw tokens in its tail of 2 only.*set tail to 3"),
+        ({"tail": 2}, "unread tokens: csa reads only the last 2 tokens uncompressed.*set tail to 3"),
         ({"binding": False}, "set binding to true"),
         ({"width": 12}, "needs the grid W8/S4"),
         ({"settings": {"topk": 0}}, "topk is 0"),

@@ -24,7 +24,7 @@ from research.linear_cost_measure import CSA, cache, config, equal, grid
 from research.linear_cost_plot import draw
 from research.linear_cost_report import TITLES, document, summary, tables
 
-from phasescope.compressors.base import first_cover
+from phasescope.compressors.base import first_visible
 from phasescope.grid import WindowGrid
 
 MIB = 2**20
@@ -37,7 +37,7 @@ MIB = 2**20
 def test_what_a_query_reads_is_counted_as_the_attention_reads_it(given, tail):
     """By the two rules: entries that have closed, tokens that no visible entry covers or that the tail holds."""
     tokens = 61
-    covered = first_cover([given], tokens, torch.device("cpu"))[0].tolist()
+    covered = first_visible([given], tokens, torch.device("cpu"))[0].tolist()
     entries = [sum(given.closes(j) <= q for j in range(tokens)) for q in range(tokens)]
     raw = [sum(covered[t] > q or t > q - tail for t in range(q + 1)) for q in range(tokens)]
     found = reads(given, tokens, tail, topk=4)

@@ -23,7 +23,8 @@ class Recall(Record):
     Attributes:
         contexts: that it was asked.
         mean_accuracy: share of right answers.
-        phase_sd, low, high: standard deviation of accuracy between phases, and its interval; null where there is none.
+        phase_sd, low, high: standard deviation of accuracy between phases, and its interval; null where it could
+            not be estimated.
         folded_by: stride of the phases, in tokens.
         period: found in the accuracy, in tokens; null for none.
         phases: accuracy at each phase.
@@ -31,14 +32,14 @@ class Recall(Record):
 
     model_config = ConfigDict(extra="allow")
 
-    mean_accuracy: float = Field(ge=0, le=1)
-    phase_sd: float = Field(ge=0)
-    low: float | None = Field(default=None, ge=0)
-    high: float | None = Field(default=None, ge=0)
+    mean_accuracy: float | None = Field(ge=0, le=1)
+    phase_sd: float | None
+    low: float | None = None
+    high: float | None = None
     contexts: int | None = Field(default=None, ge=1)
     folded_by: int | None = Field(default=None, ge=1, le=WIDEST)
     period: float | None = Field(default=None, gt=0)
-    phases: tuple[float, ...] = ()
+    phases: tuple[float | None, ...] = ()
 
 
 class ModelCard(Record):

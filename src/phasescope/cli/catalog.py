@@ -29,7 +29,7 @@ def list_names() -> None:
 
 
 def _found(recall: Recall | None) -> str:
-    if recall is None:
+    if recall is None or recall.mean_accuracy is None or recall.phase_sd is None:
         return "–"
     found = f"{recall.mean_accuracy:.1%}, {100 * recall.phase_sd:.1f}"
     if recall.low is None or recall.high is None:

@@ -60,7 +60,7 @@ def inspect(
         bool, typer.Option("--families", help="The table of all families, as Markdown.")
     ] = False,
 ) -> None:
-    """Say which token grids a checkpoint has: strides, what they do, reach, phase prior and coverage holes."""
+    """Say which token grids a checkpoint has: strides, what they do, reach, phase prior and unread tokens."""
     if sum((path is not None, engine is not None, table)) != 1:
         raise UsageError("give a checkpoint, or --technique NAME, or --families: one of the three")
     if table:
@@ -109,10 +109,10 @@ def _show(target: Target, prior: Sequence[Prior], lacking: str) -> None:
     if target.folds:
         out.print(_layers(target))
         for hole in target.holes:
-            say(f"coverage hole in layers {ranges(hole.layers)}: {hole.why}", "bold")
+            say(f"unread tokens in layers {ranges(hole.layers)}: {hole.why}", "bold")
         if not target.holes:
             say(
-                "no coverage hole: in every layer with a grid all tokens can be read, raw or through an entry"
+                "no unread tokens: in every layer with a grid all tokens can be read, uncompressed or through an entry"
             )
     if prior:
         for mean, count in overall(prior):

@@ -27,12 +27,12 @@ class Entries:
 
     Attributes:
         key_BHND: entry keys before rotary embedding.
-        value_BHND: entry values; the same tensor as the keys where key and value are bound.
+        value_BHND: entry values; the same tensor as the keys where key and value are shared.
         position_BHN: the token position at which an entry's key is rotated.
         last_token_BHN: index of the entry's last token, ascending. An entry is visible to the query at position
-            q iff closes <= q; heads with fewer entries than others are filled up with `NEVER`.
+            q iff last_token <= q; heads with fewer entries than others are filled up with `NEVER`.
         visible_from_BHT: for each token, the first query position that sees it through an entry: the smallest
-            `closes` of the windows that hold it; `NEVER` where none does.
+            last token of the windows that hold it; `NEVER` where none does.
         index_BHND: what an indexer compares its queries with, if there is one.
     """
 
@@ -64,7 +64,7 @@ class Entries:
 
 
 class AbstractCompressor(nn.Module, ABC):
-    """Folds the tokens of one attention layer into entries, head by head.
+    """Compresses the tokens of one attention layer into entries, head by head.
 
     A compressor first turns each token into a *state* (whatever it needs beside key and value; the cache
     keeps it), and later makes entries from the states, keys and values of a stretch of the sequence. The
@@ -78,9 +78,9 @@ class AbstractCompressor(nn.Module, ABC):
     Attributes:
         breaks: laws of the conformance suite that this method is meant to break, each with the reason.
         binds: whether key and value of an entry must be one tensor.
-        tail_only: whether the original reads no raw token outside its tail window; such a method refuses a
-            tail that would leave a token unread.
-        idle: no entry is made, and every token stays raw: full attention, for a while.
+        tail_only: whether the original reads no uncompressed token outside its sliding window; such a method
+            refuses a `tail` that would leave a token unread.
+        idle: no entry is made, and every token stays uncompressed: full attention, for a while.
     """
 
     breaks: ClassVar[dict[str, str]] = {}
@@ -189,7 +189,7 @@ class AbstractWindowPool(AbstractCompressor):
     def settled(self, tokens: int) -> int | None:
         """The first token of the earliest incomplete window, rounded down to the grid.
 
-        0 where gaps lie between windows, whose tokens stay raw for ever, and for a method whose entries depend
+        0 where gaps lie between windows, whose tokens stay uncompressed for ever, and for a method whose entries depend
         on where they are read from.
         """
         if self.grids[0].width < self.grids[0].stride or "period" in self.breaks:
@@ -230,7 +230,7 @@ class AbstractWindowPool(AbstractCompressor):
             value_BHND=(weight_BHNWC * value[0]).sum(3) if value else key_BHND,
             position_BHN=start_HN.clamp(min=0)[None],
             last_token_BHN=last_token_HN[None],
-            visible_from_BHT=first_cover(self.grids, tokens, key_BHTD.device)[None],
+            visible_from_BHT=first_visible(self.grids, tokens, key_BHTD.device)[None],
         )
 
 
@@ -244,7 +244,7 @@ def _mean_weight_HW(weight_BHNWC: Tensor, held_HN: Tensor) -> Tensor:
 def window_bounds(grids: Sequence[WindowGrid], tokens: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """First and last token index of every complete window, [H, N], or [1, N] where all heads share a grid.
 
-    `NEVER` closes a missing one.
+    The last token of a missing one is `NEVER`.
     """
     grids = shared(grids)
     counts = [grid.closed(tokens) for grid in grids]
@@ -259,8 +259,8 @@ def window_bounds(grids: Sequence[WindowGrid], tokens: int, device: torch.device
     return start_HN, last_token_HN
 
 
-def first_cover(grids: Sequence[WindowGrid], tokens: int, device: torch.device) -> Tensor:
-    """The `closes` of the earliest window that holds each token, [H, T] or [1, T]; `NEVER` between windows."""
+def first_visible(grids: Sequence[WindowGrid], tokens: int, device: torch.device) -> Tensor:
+    """The last token of the earliest window that holds each token, [H, T] or [1, T]; `NEVER` between windows."""
     grids = shared(grids)
     width, stride = grids[0].width, grids[0].stride
     shift_H1 = torch.tensor([[grid.shift] for grid in grids], device=device)

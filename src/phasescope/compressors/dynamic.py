@@ -151,14 +151,14 @@ def boundary_chance(minimum: int, mean: int, maximum: int) -> float:
 def dynamic_bounds(ends_BT: Tensor, minimum: int, maximum: int) -> tuple[Tensor, Tensor, Tensor]:
     """The complete windows of each row: first and last token [B, N], and each token's window's last, [B, T].
 
-    `NEVER` closes the windows that a row has fewer than others, and the one that is not complete.
+    The last token is `NEVER` for windows that a row has fewer than others, and for the one that is not complete.
 
     From each token on which a window could start, the start of the next one is known at once; the jumps are
     then doubled, so that log2(T) steps find all windows, without a loop over them.
     """
     tokens = ends_BT.shape[1]
     place_T = torch.arange(tokens + 1, device=ends_BT.device)
-    # Place T stands for the end: an incomplete window closes and jumps there, and so does the end itself.
+    # Place T stands for the end: an incomplete window ends and jumps there, and so does the end itself.
     boundary_BT = torch.where(ends_BT, place_T[:-1], tokens).flip(1).cummin(1).values.flip(1)
     boundary_BT = pad(boundary_BT, (0, minimum), value=tokens)[:, minimum - 1 :]
     last_token_BT = torch.minimum(boundary_BT, place_T + maximum - 1)

@@ -15,7 +15,7 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
 from ..errors import UsageError
 from ..grid import WindowGrid
-from .base import AbstractCompressor, Entries, first_cover, window_bounds
+from .base import AbstractCompressor, Entries, first_visible, window_bounds
 
 
 class Series(nn.Module):
@@ -158,16 +158,16 @@ class AbstractSeries(AbstractCompressor):
         return torch.cat(states, dim=-1)[:, None]
 
     def entries(self, key_BHTD: Tensor, value_BHTD: Tensor, state_BHTG: Tensor) -> Entries:
-        """Pool the states; the tokens' own keys are read only in the tail window."""
+        """Pool the states; the tokens' own keys are read only in the sliding window."""
         state_BTG, tokens = state_BHTG[:, 0], state_BHTG.shape[2]
         entry_B1ND = self.pool.entries_BNP(state_BTG[..., : self.pool.width])[:, None]
-        _, closes_1N = window_bounds(self.grids, tokens, state_BTG.device)
+        _, last_token_1N = window_bounds(self.grids, tokens, state_BTG.device)
         return Entries(
             key_BHND=entry_B1ND,
             value_BHND=entry_B1ND,
-            position_BHN=(closes_1N - self.pool.stride + 1)[None],
-            last_token_BHN=closes_1N[None],
-            visible_from_BHT=first_cover(self.grids, tokens, state_BTG.device)[None],
+            position_BHN=(last_token_1N - self.pool.stride + 1)[None],
+            last_token_BHN=last_token_1N[None],
+            visible_from_BHT=first_visible(self.grids, tokens, state_BTG.device)[None],
             index_BHND=None
             if self.indexer is None
             else self.indexer.keys.entries_BNP(state_BTG[..., self.pool.width :])[:, None],

@@ -1,4 +1,4 @@
-"""Attention over compressed entries and raw tokens in one softmax, on Qwen3's own attention weights.
+"""Attention over compressed entries and uncompressed tokens in one softmax, on Qwen3's own attention weights.
 
 Shape suffixes as in `compressors.base`; Q query position, A query heads, K everything that is read.
 """
@@ -25,25 +25,25 @@ from .config import CompressedQwen3Config
 BLOCK = 256
 """Queries that are read together: no array is larger than this many rows of entries and local tokens."""
 STRIP = 32
-"""The same for training on a CPU, where starting an operation costs little: a short block leaves out most of the raw
-tokens that none of its queries can see, and is 2.5 times as fast at 256 tokens."""
+"""The same for training on a CPU, where starting an operation costs little: a short block leaves out most
+of the tokens that none of its queries can see, and is 2.5 times as fast at 256 tokens."""
 
 
 class CompressedAttention(Qwen3Attention):
-    """Qwen3 attention that reads visible entries and the raw set of each query in one softmax.
+    """Qwen3 attention that reads visible entries and uncompressed tokens in one softmax.
 
-        entry j is visible at q            iff closes_j <= q
-        token t is in the raw set of q     iff t <= q and (no visible entry covers it, or t > q − tail)
+        entry j is visible at q              iff last_token_j <= q
+        q reads token t uncompressed         iff t <= q and (q < visible_from_t, or t > q − tail)
 
-    No token is read twice (but for a tail window), W = S = 1 is full attention, and the newest tokens are
-    never lost. Queries are read in blocks, so that memory grows with the number of tokens and not with its
-    square; the cache keeps entries and the raw tokens that a later query may still need.
+    No token is read twice (but for a sliding window of `tail` tokens), W = S = 1 is full attention, and the newest
+    tokens are never lost. Queries are read in blocks, so that memory grows with the number of tokens and not with
+    its square; the cache keeps entries and the uncompressed tokens that a later query may still need.
 
     Beside grid and gate a `Compression` says: with `binding` one tensor is key and value, rotated as a key and
     turned back by the query's position at the output; `rotary` is the share of each head's channels, the last
     ones, that is rotated; a `sink` is one more logit per query head, with nothing to read.
 
-    Source: arXiv 2609.36322; binding, rotation at the output and sink: DeepSeek-V4.
+    Source: arXiv 2609.36322; shared key/value, rotation at the output and sink: DeepSeek-V4.
     Differs: the local context beside the entries is not spelled out there; see the two rules above. Rotated
         channels are halved as in Qwen3, where DeepSeek-V4 interleaves them: the same up to their order.
     """
@@ -150,24 +150,31 @@ class CompressedAttention(Qwen3Attention):
         return torch.cat(blocks, dim=2)
 
     def _everything(self, layer: EntryLayer) -> Reads:
-        """Entries and raw tokens of a layer, raw keys rotated."""
+        """Entries and uncompressed tokens of a layer, keys rotated."""
         assert layer.raw_key is not None
-        assert layer.covered is not None
+        assert layer.visible_from is not None
         position_B1T = _positions(layer.start, layer.seen - layer.start, layer.pads, layer.raw_key.device)
         raw_key = self.rotate(layer.raw_key, position_B1T)
         raw_value = raw_key if layer.raw_value is None else layer.raw_value
-        if layer.keys is None or layer.closes is None:
-            key, closes = raw_key[:, :, :0], layer.covered[:, :, :0]
-            return Reads(key, key, layer.index, closes, raw_key, raw_value, layer.covered, layer.start)
+        if layer.keys is None or layer.last_token is None:
+            key, none = raw_key[:, :, :0], layer.visible_from[:, :, :0]
+            return Reads(key, key, layer.index, none, raw_key, raw_value, layer.visible_from, layer.start)
         value = layer.keys if layer.values is None else layer.values
         return Reads(
-            layer.keys, value, layer.index, layer.closes, raw_key, raw_value, layer.covered, layer.start
+            layer.keys,
+            value,
+            layer.index,
+            layer.last_token,
+            raw_key,
+            raw_value,
+            layer.visible_from,
+            layer.start,
         )
 
     def _block(
         self, query_BAQD: Tensor, hidden_BQE: Tensor, position_B1Q: Tensor, reads: Reads, first: int
     ) -> Tensor:
-        """One softmax over entries, raw tokens and sink for queries that begin at position `first`."""
+        """One softmax over entries, uncompressed tokens and sink for queries that begin at position `first`."""
         query_BAQD, key_BHKD, value_BHKD, mask_BHQK = self.operands(
             query_BAQD, hidden_BQE, position_B1Q, reads, first
         )
@@ -185,7 +192,7 @@ class CompressedAttention(Qwen3Attention):
     def operands(
         self, query_BAQD: Tensor, hidden_BQE: Tensor, position_B1Q: Tensor, reads: Reads, first: int
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Query, key, value and mask of the one softmax: entries first, then raw tokens, then the sink."""
+        """Query, key, value and mask of the one softmax: entries first, then uncompressed tokens, then the sink."""
         queries = query_BAQD.shape[2]
         seen_BHQN, raw_BHQT = reads.visible(first, queries, self.plan.tail)
         if reads.index_BHND is not None:
@@ -222,7 +229,7 @@ class CompressedAttention(Qwen3Attention):
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What queries read: entries, and raw tokens from `start` on; keys are rotated."""
+    """What queries read: entries, and uncompressed tokens from `start` on; keys are rotated."""
 
     key_BHND: Tensor
     value_BHND: Tensor
@@ -234,7 +241,7 @@ class Reads:
     start: int
 
     def visible(self, first: int, queries: int, tail: int) -> tuple[Tensor, Tensor]:
-        """Which entries and which raw tokens the queries from position `first` on read, [B, H, Q, …].
+        """Which entries and which uncompressed tokens the queries from position `first` on read, [B, H, Q, …].
 
         A left pad reads itself alone, so that its softmax is not empty; nobody reads it.
         """
@@ -248,7 +255,7 @@ class Reads:
         return self.last_token_BHN[:, :, None] <= query_Q1, raw_BHQT
 
     def reach(self, firsts: list[int], ends: list[int], tail: int) -> tuple[list[int], list[int]]:
-        """For blocks of queries: how many entries, and from which token on raw ones, they can read."""
+        """For blocks of queries: how many entries, and from which token on uncompressed ones, they can read."""
         device = self.visible_from_BHT.device
         last_C = torch.tensor(ends, device=device) - 1
         visible_C = (self.last_token_BHN[..., None] <= last_C).sum(2).amax((0, 1))
@@ -260,7 +267,7 @@ class Reads:
         return counts, lowest
 
     def part(self, entries: int, lowest: int, end: int) -> Reads:
-        """The first entries, and the raw tokens from `lowest` to before `end`."""
+        """The first entries, and the uncompressed tokens from `lowest` to before `end`."""
         tokens = slice(lowest - self.start, end - self.start)
         return Reads(
             self.key_BHND[:, :, :entries],

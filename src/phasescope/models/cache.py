@@ -1,4 +1,4 @@
-"""The streaming cache of one attention layer: entries ready to be read, and the raw tokens still needed.
+"""The streaming cache of one attention layer: entries ready to be read, and the uncompressed tokens still needed.
 
 Shape suffixes as in `compressors.base`. Token indices count slots of the batch, left pads included; the
 positions of rotary embeddings and the grids begin at each row's first real token.
@@ -21,8 +21,8 @@ from ..errors import UsageError
 from ..grid import NEVER
 
 HIDDEN = -2
-"""`covered` of a left pad, which no other token ever reads."""
-TENSORS = ("keys", "values", "index", "closes", "raw_key", "raw_value", "state", "covered")
+"""`visible_from` of a left pad, which no other token ever reads."""
+TENSORS = ("keys", "values", "index", "last_token", "raw_key", "raw_value", "state", "visible_from")
 
 Rotate = Callable[[Tensor, Tensor], Tensor]
 """(x [B, H, N, D], positions [B, H, N], leading ones allowed) → x with rotary embedding."""
@@ -32,10 +32,10 @@ class EntryLayer(CacheLayerMixin):
     """What one layer keeps of the tokens read so far.
 
     Attributes:
-        keys, values: entries, keys rotated, [B, H, N, D]; no values where key and value are bound.
+        keys, values: entries, keys rotated, [B, H, N, D]; no values where key and value are shared.
         index: the indexer's keys of the entries, rotated, if there is an indexer.
-        closes: index of each entry's last token, [B, H, N] with ones where rows or heads agree.
-        raw_key, raw_value, covered: tokens from `start` on, before rotation; the others are read through
+        last_token: index of each entry's last token, [B, H, N] with ones where rows or heads agree.
+        raw_key, raw_value, visible_from: tokens from `start` on, before rotation; the others are read through
             entries alone.
         state: the compressor's states from `resume` on, from where windows are incomplete.
         seen: tokens read so far.
@@ -48,10 +48,10 @@ class EntryLayer(CacheLayerMixin):
     def __init__(self) -> None:
         super().__init__()
         self.index: Tensor | None = None
-        self.closes: Tensor | None = None
+        self.last_token: Tensor | None = None
         self.raw_key: Tensor | None = None
         self.raw_value: Tensor | None = None
-        self.covered: Tensor | None = None
+        self.visible_from: Tensor | None = None
         self.state: Tensor | None = None
         self.seen = self.start = self.resume = self.tail = 0
         self.pads: tuple[int, ...] = ()
@@ -74,14 +74,14 @@ class EntryLayer(CacheLayerMixin):
         pads: tuple[int, ...],
         tail: int,
     ) -> None:
-        """Take in new tokens and fold the windows that they complete.
+        """Take in new tokens and compress the windows that they complete.
 
         Args:
             compressor: of the attention layer.
             token: key and value before rotation, and state; [B, H, T, …] each. The value may be the key.
             rotate: the rotary embedding.
             pads: left pads of each row, or nothing.
-            tail: raw tokens that are read whether folded or not.
+            tail: the newest tokens that are read uncompressed, whether in an entry or not.
         """
         self.is_initialized = True
         if self._compressor is not None and self._compressor() is not compressor:
@@ -95,7 +95,7 @@ class EntryLayer(CacheLayerMixin):
             return
         if not pads and compressor.complete(before) == compressor.complete(self.seen) is not None:
             return
-        fresh = [self._fold(compressor, rows, begin, before) for rows, begin in self._resumes(before)]
+        fresh = [self._compress(compressor, rows, begin, before) for rows, begin in self._resumes(before)]
         entries = [(rows, part) for rows, part in fresh if part is not None]
         if entries:
             self._keep(_merged(entries, len(token[0])), rotate)
@@ -110,10 +110,10 @@ class EntryLayer(CacheLayerMixin):
         self.raw_key = _joined(self.raw_key, key_BHTD)
         self.raw_value = None if value_BHTD is key_BHTD else _joined(self.raw_value, value_BHTD)
         self.state = _joined(self.state, state_BHTG)
-        if self.covered is not None:
-            rows, heads = self.covered.shape[:2]
+        if self.visible_from is not None:
+            rows, heads = self.visible_from.shape[:2]
             visible_from_BHT = visible_from_BHT.expand(max(rows, len(visible_from_BHT)), heads, -1)
-        self.covered = _joined(self.covered, visible_from_BHT)
+        self.visible_from = _joined(self.visible_from, visible_from_BHT)
         self.seen += new
 
     def _resumes(self, tokens: int) -> Iterator[tuple[list[int] | None, int]]:
@@ -131,20 +131,20 @@ class EntryLayer(CacheLayerMixin):
 
     def _row_resumes(self, compressor: AbstractCompressor, tokens: int, rows: int) -> Iterator[int]:
         last = [-1] * rows
-        if compressor.settled(0) is None and self.closes is not None and self.closes.shape[2]:
-            past_BHN = self.closes.masked_fill(self.closes >= tokens, -1)
+        if compressor.settled(0) is None and self.last_token is not None and self.last_token.shape[2]:
+            past_BHN = self.last_token.masked_fill(self.last_token >= tokens, -1)
             last = past_BHN.amax(2).amin(1).expand(rows).tolist()
         for pad, closed in zip(self.pads or (0,) * rows, last, strict=True):
             settled = compressor.settled(max(0, tokens - pad))
             yield pad + settled if settled is not None else max(pad, closed + 1)
 
-    def _fold(
+    def _compress(
         self, compressor: AbstractCompressor, rows: list[int] | None, begin: int, before: int
     ) -> tuple[list[int] | None, Entries | None]:
         """New entries of these rows, and what their windows say about the tokens."""
         assert self.raw_key is not None
         assert self.state is not None
-        assert self.covered is not None
+        assert self.visible_from is not None
         if begin >= self.seen:
             return rows, None
         key_BHTD = _rows(self.raw_key, rows)[:, :, begin - self.start :]
@@ -154,7 +154,7 @@ class EntryLayer(CacheLayerMixin):
         entries = compressor.entries(
             key_BHTD, value_BHTD, _rows(self.state, rows)[:, :, begin - self.resume :]
         )
-        self._cover(rows, begin, _moved(entries.visible_from_BHT, begin))
+        self._note_visible(rows, begin, _moved(entries.visible_from_BHT, begin))
         last_token_BHN = _moved(entries.last_token_BHN, begin)
         pad = self.pads[rows[0]] if self.pads and rows else 0
         entries = replace(
@@ -163,61 +163,61 @@ class EntryLayer(CacheLayerMixin):
         old_BHN = last_token_BHN < before
         return rows, _without(entries, old_BHN) if bool(old_BHN.any()) else entries
 
-    def _cover(self, rows: list[int] | None, begin: int, visible_from_BHT: Tensor) -> None:
+    def _note_visible(self, rows: list[int] | None, begin: int, visible_from_BHT: Tensor) -> None:
         """Note from when on tokens are read through entries; what was known earlier stands."""
-        assert self.covered is not None
+        assert self.visible_from is not None
         assert self.raw_key is not None
         members = len(visible_from_BHT) if rows is None else len(self.raw_key)
-        heads = max(self.covered.shape[1], visible_from_BHT.shape[1])
-        known_BHT = self.covered.expand(max(members, len(self.covered)), heads, -1).clone()
+        heads = max(self.visible_from.shape[1], visible_from_BHT.shape[1])
+        known_BHT = self.visible_from.expand(max(members, len(self.visible_from)), heads, -1).clone()
         place = slice(None) if rows is None else rows, slice(None), slice(begin - self.start, None)
         known_BHT[place] = torch.minimum(known_BHT[place], visible_from_BHT)
-        self.covered = known_BHT
+        self.visible_from = known_BHT
 
     def _keep(self, entries: Entries, rotate: Rotate) -> None:
-        """Append entries; where rows or heads have different numbers of them, close the holes."""
-        bound = entries.value_BHND is entries.key_BHND
+        """Append entries; where rows or heads have different numbers of them, close the gaps."""
+        shared = entries.value_BHND is entries.key_BHND
         key_BHND = rotate(entries.key_BHND, entries.position_BHN)
         index_BHND = entries.index_BHND
         if index_BHND is not None:
             index_BHND = rotate(index_BHND, entries.position_BHN)
         last_token_BHN = entries.last_token_BHN.int()
-        if self.keys is None or self.closes is None:
-            self.closes = last_token_BHN
+        if self.keys is None or self.last_token is None:
+            self.last_token = last_token_BHN
         else:
-            rows = max(len(self.closes), len(last_token_BHN))
-            heads = max(self.closes.shape[1], last_token_BHN.shape[1])
-            both = [x.expand(rows, heads, -1) for x in (self.closes, last_token_BHN)]
-            self.closes = torch.cat(both, dim=2)
+            rows = max(len(self.last_token), len(last_token_BHN))
+            heads = max(self.last_token.shape[1], last_token_BHN.shape[1])
+            both = [x.expand(rows, heads, -1) for x in (self.last_token, last_token_BHN)]
+            self.last_token = torch.cat(both, dim=2)
         self.keys = _joined(self.keys, key_BHND)
-        self.values = None if bound else _joined(self.values, entries.value_BHND)
+        self.values = None if shared else _joined(self.values, entries.value_BHND)
         self.index = None if index_BHND is None else _joined(self.index, index_BHND)
-        if self.closes.shape[:2] != (1, 1):
-            self._close_holes()
+        if self.last_token.shape[:2] != (1, 1):
+            self._order_entries()
 
-    def _close_holes(self) -> None:
-        """Entries of each row and head in the order of `closes`, slots without entry last."""
+    def _order_entries(self) -> None:
+        """Entries of each row and head in the order of `last_token`, slots without entry last."""
         assert self.keys is not None
-        assert self.closes is not None
-        held = int((self.closes < NEVER).sum(-1).max())
-        if held == self.closes.shape[2] and bool((self.closes.diff(dim=2) >= 0).all()):
+        assert self.last_token is not None
+        held = int((self.last_token < NEVER).sum(-1).max())
+        if held == self.last_token.shape[2] and bool((self.last_token.diff(dim=2) >= 0).all()):
             return
-        order_BHN = self.closes.argsort(dim=2, stable=True)[:, :, :held]
+        order_BHN = self.last_token.argsort(dim=2, stable=True)[:, :, :held]
         values = self.keys if self.values is None else self.values
-        sorted_ = Entries(self.keys, values, self.closes, self.closes, self.closes, self.index).taken(
-            order_BHN
-        )
-        self.keys, self.closes, self.index = sorted_.key_BHND, sorted_.last_token_BHN, sorted_.index_BHND
+        sorted_ = Entries(
+            self.keys, values, self.last_token, self.last_token, self.last_token, self.index
+        ).taken(order_BHN)
+        self.keys, self.last_token, self.index = sorted_.key_BHND, sorted_.last_token_BHN, sorted_.index_BHND
         self.values = None if self.values is None else sorted_.value_BHND
 
     def forget(self) -> None:
-        """Drop the raw tokens and states that no later token needs."""
+        """Drop the uncompressed tokens and states that no later token needs."""
         if self.record_past:
             return
         resume = min(begin for _, begin in self._resumes(self.seen))
         start = max(self.start, min(resume, self.seen + 1 - self.tail))
         resume = max(self.resume, resume)
-        for name in ("raw_key", "raw_value", "covered"):
+        for name in ("raw_key", "raw_value", "visible_from"):
             self._cut(name, start - self.start)
         self._cut("state", resume - self.resume)
         self.start, self.resume = start, resume
@@ -250,22 +250,22 @@ class EntryLayer(CacheLayerMixin):
         resume = min(begin for _, begin in self._resumes(kept))
         if resume < self.resume or min(resume, max(0, kept + 1 - self.tail)) < self.start:
             raise UsageError(
-                f"cannot crop to {kept} of {self.seen} tokens: the windows at the cut were folded and their "
+                f"cannot crop to {kept} of {self.seen} tokens: the windows at the cut were compressed and their "
                 "tokens dropped; call activate_past_recording() on the cache before the tokens to be undone"
             )
         for name, start in (("raw_key", self.start), ("raw_value", self.start), ("state", self.resume)):
             tensor = getattr(self, name)
             setattr(self, name, None if tensor is None else tensor[:, :, : kept - start])
-        assert self.covered is not None
-        covered = self.covered[:, :, : kept - self.start]
-        self.covered = torch.where((covered >= kept) & (covered < NEVER), NEVER, covered)
-        if self.closes is not None and self.keys is not None:
-            self.closes = self.closes.masked_fill(self.closes >= kept, NEVER)
-            self._close_holes()
+        assert self.visible_from is not None
+        known_BHT = self.visible_from[:, :, : kept - self.start]
+        self.visible_from = torch.where((known_BHT >= kept) & (known_BHT < NEVER), NEVER, known_BHT)
+        if self.last_token is not None and self.keys is not None:
+            self.last_token = self.last_token.masked_fill(self.last_token >= kept, NEVER)
+            self._order_entries()
         self.seen = kept
 
     def get_seq_length(self) -> int:
-        """Tokens read so far, folded or not."""
+        """Tokens read so far, compressed or not."""
         return self.seen
 
     def get_max_length(self) -> int:
@@ -292,7 +292,7 @@ class EntryLayer(CacheLayerMixin):
         batch = 0 if self.raw_key is None else len(self.raw_key)
         for name in TENSORS:
             tensor = getattr(self, name)
-            agreed = name in ("closes", "covered") and not self.pads and batch == 1
+            agreed = name in ("last_token", "visible_from") and not self.pads and batch == 1
             if tensor is not None and len(tensor) == batch and not agreed:
                 setattr(self, name, tensor.index_select(0, beam_idx.to(tensor.device)))
         pads = tuple(self.pads[row] for row in beam_idx.tolist()) if self.pads else ()
@@ -340,9 +340,9 @@ def _rows(x: Tensor, rows: list[int] | None) -> Tensor:
     return x if rows is None else x[rows]
 
 
-def _moved(closes: Tensor, start: int) -> Tensor:
-    """`closes` of tokens that begin at `start`, where they were counted from 0."""
-    return torch.where(closes == NEVER, NEVER, closes + start)
+def _moved(token: Tensor, start: int) -> Tensor:
+    """Indices of tokens that begin at `start`, where they were counted from 0."""
+    return torch.where(token == NEVER, NEVER, token + start)
 
 
 def _without(entries: Entries, old_BHN: Tensor) -> Entries:
@@ -354,7 +354,7 @@ def _without(entries: Entries, old_BHN: Tensor) -> Entries:
 
 
 def _merged(parts: Sequence[tuple[list[int] | None, Entries]], batch: int) -> Entries:
-    """One set of entries for all rows; rows with fewer of them, or none, get slots that never close."""
+    """One set of entries for all rows; rows with fewer of them, or none, get slots that are never visible."""
     if parts[0][0] is None:
         return parts[0][1]
     heads = max(entries.last_token_BHN.shape[1] for _, entries in parts)

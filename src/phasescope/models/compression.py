@@ -17,7 +17,7 @@ Shift = int | tuple[int, ...] | tuple[tuple[int, ...], ...]
 
 
 class Compression(Settings):
-    """How a model folds its KV cache."""
+    """How a model compresses its KV cache."""
 
     compressor: str = setting(
         ..., "A compressor's name, or 'none' for full attention.", panel=PANEL, short="-c"
@@ -31,7 +31,7 @@ class Compression(Settings):
     )
     tail: int = setting(
         0,
-        "The last n tokens are also read uncompressed; 0: only those that no visible entry covers.",
+        "The last n tokens are also read uncompressed; 0: only those that no visible entry holds.",
         panel=PANEL,
         ge=0,
         le=WIDEST,
@@ -89,14 +89,14 @@ class Compression(Settings):
             )
         grids = self.grids(layers, heads)
         if compressor.tail_only:
-            hole = max(grid.longest_wait() for layer in grids for grid in layer)
-            if hole > self.tail:
+            wait = max(grid.longest_wait() for layer in grids for grid in layer)
+            if wait > self.tail:
                 raise UsageError(
-                    f"coverage hole: {self.compressor} reads raw tokens in its tail of {self.tail} only, and on "
-                    f"{grids[0][0]} a token may wait {hole} tokens for its entry; set tail to {hole} or more"
-                    if hole < NEVER
-                    else f"coverage hole: on {grids[0][0]} the tokens between windows are in no entry, and "
-                    f"{self.compressor} reads raw tokens in its tail only; width must be at least the stride"
+                    f"unread tokens: {self.compressor} reads only the last {self.tail} tokens uncompressed (tail), and "
+                    f"on {grids[0][0]} a token may wait {wait} tokens for its entry; set tail to {wait} or more"
+                    if wait < NEVER
+                    else f"unread tokens: on {grids[0][0]} the tokens between windows are in no entry, and "
+                    f"{self.compressor} reads uncompressed tokens in its tail only; width must be at least the stride"
                 )
         import torch
 

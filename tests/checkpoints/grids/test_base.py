@@ -1,4 +1,4 @@
-"""What follows from layers and folds: strides, joint period, reach, coverage holes, the verdict."""
+"""What follows from layers and folds: strides, joint period, reach, unread tokens, the verdict."""
 
 import pytest
 

@@ -215,7 +215,7 @@ def test_funnel_keeps_its_first_token_alone_and_drops_the_last() -> None:
 
 
 def test_llama4_without_a_full_layer_reads_nothing_across_chunks() -> None:
-    """A coverage hole of all layers."""
+    """Unread tokens in all layers."""
     found = read_config({"model_type": "llama4_text", "num_hidden_layers": 2, "no_rope_layers": [1, 1]})
     assert found.holes[0].layers == (0, 1)
     assert read_config({"model_type": "llama4_text", "num_hidden_layers": 4}).holes == ()

@@ -47,7 +47,7 @@ class Fold:
 
     @property
     def unread(self) -> int:
-        """The most tokens that wait for their entry and are not read raw: a coverage hole; `NEVER` with gaps."""
+        """The most tokens that wait for their entry and are not read uncompressed meanwhile; `NEVER` with gaps."""
         if self.does != "pooled content" or self.grid is None or self.raw is None:
             return 0
         wait = self.grid.longest_wait()
@@ -92,7 +92,7 @@ class Reading:
         layers: one by one; empty for a model whose layers are all alike and have no grid.
         without: why there is no grid, where there is none.
         notes: what a user should know.
-        holes: coverage holes that do not follow from the folds alone.
+        holes: unread tokens that do not follow from the folds alone.
     """
 
     layers: tuple[Layer, ...] = ()

@@ -11,7 +11,7 @@ from .base import Anchor, Fold, Layer, Reading
 from .fields import Fields
 
 TAIL_ONLY = ("csa", "hca")
-"""Compressors that read raw tokens in their tail window only; the others read all that no entry covers."""
+"""Compressors that read uncompressed tokens in their sliding window only; the others read all that no entry holds."""
 
 
 def read_own(fields: Fields) -> Reading:
