@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,7 +18,6 @@ from torch import Tensor
 
 from ..errors import UsageError
 from ..records import Reply, Trial
-from .activation_cache import ActivationCache
 from .contexts import Contexts, See
 from .hooks import AttentionHook, Edit, Tape, beginning_at, editing, recording, watching
 from .reading import entries_alone, entries_replaced, is_ours
@@ -25,6 +25,38 @@ from .units import BASE, Branch, Mode, Part, Unit, Where
 
 TOLERANCE = 1e-3
 """Nats by which the identity edit may move a log-probability: rows of another batch are summed in another order."""
+
+
+@dataclass
+class ActivationCache:
+    """What each head put out on prompts that are not among the trials.
+
+    Attributes:
+        sums: by (layer, branch), the sum over outputs [A, D] and their number.
+        samples: by (layer, branch), the outputs themselves, kept only for resampling.
+    """
+
+    sums: dict[tuple[int, Branch], tuple[Tensor, int]] = field(default_factory=dict)
+    samples: dict[tuple[int, Branch], list[Tensor]] = field(default_factory=dict)
+
+    def add(self, layer: int, branch: Branch, heads_RAD: Tensor, *, keep: bool = False) -> None:
+        """Add outputs, one a row; `keep` them where they are resampled."""
+        total, count = self.sums.get(
+            (layer, branch), (torch.zeros_like(heads_RAD[0], dtype=torch.float64), 0)
+        )
+        self.sums[layer, branch] = total + heads_RAD.double().sum(0), count + len(heads_RAD)
+        if keep:
+            self.samples.setdefault((layer, branch), []).append(heads_RAD)
+
+    def mean_AD(self, layer: int, branch: Branch) -> Tensor:
+        """Mean output of the layer's heads."""
+        total, count = self.sums[layer, branch]
+        return total / count
+
+    @property
+    def outputs(self) -> int:
+        """How many were added, for each layer and branch."""
+        return max((count for _, count in self.sums.values()), default=0)
 
 
 class Ablation:
@@ -282,8 +314,8 @@ def _refuse_everywhere(hooks: Sequence[AttentionHook], units: Sequence[Unit], mo
             "at every position heads or their entries are replaced by their mean or by zero; take --mode mean or "
             "zero and --branch all or entries, or leave --where at 'last'"
         )
-    folded = [hook for hook in hooks if hook.shape.branches]
-    if "entries" in branches and not all(is_ours(hook.attention) for hook in folded):
+    compressed = [hook for hook in hooks if hook.shape.branches]
+    if "entries" in branches and not all(is_ours(hook.attention) for hook in compressed):
         raise UsageError(
             "entries are replaced at every position in phasescope's own models only; leave --where at 'last'"
         )

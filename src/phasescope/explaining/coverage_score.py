@@ -4,11 +4,12 @@ THE RULE, frozen on 2026-11-29 from the theory below and a look at the zoo of th
 and with four KV heads), before any other model's curve was seen. It has one constant, `KEPT`, which only words use;
 the phase that is named depends on no constant.
 
-A fact is a key token and its value token right behind it. To be recalled after both were folded into entries,
+A fact is a key token and its value token right behind it. To be recalled after both were compressed into entries,
 
 1. the value's token must have met its key when it was itself read (`link`), because a later layer's entry is found
-   by what the value's token carries of its key. It has met it if it could read the key raw. If the key's window was
-   closed by then, it reads the key through that entry, of which the key is a part: link is that part;
+   by what the value's token carries of its key. It has met it if it could read the key uncompressed. If the
+   key's window was complete by then, it reads the key through that entry, of which the key is a part: link is that
+   part;
 2. the value's token must then be a large part of an entry of the retrieving layer (`keep`), because the entry is both
    what the query matches and what it reads.
 
@@ -17,8 +18,8 @@ long, which is all that decides the match in the idealised task (`research.theor
 
     part_s = a_s / √(Σ_slots a²)            a the gate's weights over one window
 
-    link(p) = mean over facts of phase p:  1 if the value's query read the key raw, else the largest part of the key
-              in a window closed by then, of a layer below the last
+    link(p) = mean over facts of phase p:  1 if the value's query read the key uncompressed, else the largest part
+              of the key in a window closed by then, of a layer below the last
     keep(p) = mean over facts of phase p:  the largest part of the value over the windows of the last layer
 
     score(p) = max over heads below of link(p)  ×  max over heads of the last layer of keep(p)

@@ -8,7 +8,7 @@ explain.json        what follows from it; the same settings give the same bytes
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,20 +19,20 @@ from ..files import dump_json, read_json, write_atomic
 from ..grid import WindowGrid
 from ..logs import ObservationLog
 from ..protocols import Batch, Protocol
-from ..records import SCHEMA, Dropped, Observation, Reply, Trial
+from ..records import SCHEMA, Dropped, Observation
+from ..running.runner import Report
 from .ablation import Ablation
 from .boundary import rolls_of
 from .findings import Evidence, explained
 from .gates import GateTally
 from .hooks import AttentionHook, find_attention_hooks
 from .measured import REFERENCE_CONTEXTS, Measured
-from .probe import gate_grids, has_bias, priors, rolled
+from .probe import gate_grids, has_bias, priors, rolled, uncompressed
 from .result import Cost, ExplanationResult, Method, read_explanation
 from .settings import ExplainSettings
 from .specialisation import PhaseAxis
 from .units import BASE, Unit, every_head, latent_heads, together
 
-Report = Callable[[int, int], None]
 UNFOLDED = 8
 """Modulus of the phases for a model without a grid, unless another is given."""
 LOG_TOLERANCE = 1e-2
@@ -53,20 +53,15 @@ class Explanation:
 
     def __init__(self, folder: Path, settings: ExplainSettings, out: Path | None = None) -> None:
         self.settings = settings
-        self.measured = Measured.load(
-            folder,
-            condition=settings.condition,
-            model=settings.model,
-            device=settings.device,
-            trust_remote_code=settings.trust_remote_code,
-        )
+        self.measured = Measured.load(folder, settings)
         self.condition, self.backend = self.measured.condition, self.measured.backend
         own = self.measured.stride
-        self.stride = settings.fold or own or UNFOLDED
-        if own is not None and self.stride % own:
+        stride = settings.fold or own or UNFOLDED
+        if own is not None and stride % own:
             raise UsageError(
-                f"fold {self.stride}: the model's grids repeat every {own} tokens; leave --fold out, or give a multiple"
+                f"fold {stride}: the model's grids repeat every {own} tokens; leave --fold out, or give a multiple"
             )
+        self.axis = PhaseAxis(stride, self.measured.protocol.moves)
         self.hooks = find_attention_hooks(self.backend.model)
         self.units = self._units()
         self.rolls = self._rolls() if settings.rolls else []
@@ -124,7 +119,7 @@ class Explanation:
         kept = log.resume(sizes)
         done, total = 0, sum(sizes)
         report(0, total)
-        tally, engine = GateTally(self.stride), self.engine
+        tally, engine = GateTally(self.axis.stride), self.engine
         for batch in self.measured.reference(self.settings.seed, len(self.batches[0])):
             engine.learn(batch, tally.add)
         for batch, size in zip(self.batches, sizes, strict=True):
@@ -144,14 +139,14 @@ class Explanation:
         """What follows from all answers, and from the gates over the reference prompts."""
         evidence = Evidence(
             measured=self.measured,
-            axis=PhaseAxis(self.stride, self.measured.protocol.moves),
+            axis=self.axis,
             log=log,
             units=[unit.name for unit in self.units],
             rolls=[(slots, roll_name(slots)) for slots in self.rolls],
             gates=tally.profiles(priors(self.hooks)),
             coverage=tally.coverage_score(),
             grids={hook.layer: grids for hook in self.hooks if (grids := _grids_of(hook))},
-            raw=self._raw(),
+            raw=max((uncompressed(hook.attention) for hook in self.hooks if _grids_of(hook)), default=0),
         )
         method = Method(
             mode=self.settings.mode,
@@ -179,11 +174,6 @@ class Explanation:
         widths = {grid.width for hook in self.hooks for grid in _grids_of(hook)}
         return rolls_of(min(widths)) if widths else []
 
-    def _raw(self) -> int:
-        """How many of the last tokens every query reads raw."""
-        plan = getattr(self.backend.model.config, "plan", None)
-        return int(getattr(plan, "tail", 0) or getattr(self.backend.model.config, "sliding_window", 0) or 0)
-
     def _engine(self, units: Sequence[Unit]) -> Ablation:
         return Ablation(
             self.backend.model,
@@ -204,7 +194,8 @@ class Explanation:
                 answered[roll_name(slots)] = plain.ask(batch)[BASE]
         for condition in self.conditions:
             for trial, reply in zip(batch, answered[condition], strict=True):
-                yield _observation(self.measured.protocol, trial, reply, condition)
+                # Scored by the first answer token, whatever the protocol would do with a text.
+                yield Protocol.observe(self.measured.protocol, trial, reply, condition)
 
     def _settle(self) -> None:
         """Write settings.json, or compare with the one that is there."""
@@ -256,19 +247,13 @@ class Explanation:
 
 
 def _grids_of(hook: AttentionHook) -> tuple[WindowGrid, ...]:
-    """The grids of a layer, one per KV head; empty where it folds nothing."""
-    compressor = getattr(hook.attention, "compressor", None)
-    return gate_grids(compressor)
+    """The grids of a layer, one per KV head; empty where it compresses nothing."""
+    return gate_grids(getattr(hook.attention, "compressor", None))
 
 
 def roll_name(slots: int) -> str:
     """The condition of gates that are rolled by so many slots."""
     return f"roll {slots}"
-
-
-def _observation(protocol: Protocol, trial: Trial, reply: Reply, condition: str) -> Observation:
-    """Scored by the first answer token, whatever the protocol would do with a text."""
-    return Protocol.observe(protocol, trial, reply, condition)
 
 
 def _slug(condition: str, settings: ExplainSettings) -> str:

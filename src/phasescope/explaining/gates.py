@@ -27,7 +27,7 @@ class Read:
         layer: counted from 0.
         grids: one per KV head.
         weight_BHNWC: weights over the slots of each window; one channel for scalar gates.
-        raw: a query reads the last so many tokens raw, whether folded or not.
+        raw: a query reads the last so many tokens uncompressed, whether an entry holds them or not.
     """
 
     layer: int
@@ -115,14 +115,14 @@ class GateTally:
 def part_by(read: Read, part_HNW: Floats, token: int, by: int | None) -> Floats:
     """The largest part that a token has in a window that is closed at query `by`, for each head.
 
-    1 where the query reads the token raw: no complete window holds it by then, or it is near enough.
+    1 where the query reads the token uncompressed: no complete window holds it by then, or it is near enough.
 
     Args:
         read: the layer.
         part_HNW: parts of one input.
         token: its position.
-        by: the query's position; None for the end of the input, far enough for no token to be read raw for being
-            near.
+        by: the query's position; None for the end of the input, far enough for no token to be read
+            uncompressed for being near.
     """
     found_H = np.ones(len(read.grids))
     if by is not None and token > by - read.raw:

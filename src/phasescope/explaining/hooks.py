@@ -89,7 +89,7 @@ def _queries(module: nn.Module, projection: nn.Module, channels: int) -> int:
     width = int(getattr(projection, "in_features", 0))
     if not width or width % channels:
         raise UsageError(
-            f"a layer of {channels} channels a head projects {width} channels; its heads cannot be told"
+            f"a layer of {channels} channels a head projects {width} channels; its heads cannot be counted"
         )
     return width // channels
 

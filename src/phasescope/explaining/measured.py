@@ -17,6 +17,7 @@ from ..logs import read_timings
 from ..protocols import Batch, Protocol, described_protocol
 from ..records import Observation, Trial
 from ..runs import ConditionDescription, Run, read_run
+from .settings import ExplainSettings
 
 DEFAULT_BLOCKS = 200
 REFERENCE_CONTEXTS = 8
@@ -48,34 +49,29 @@ class Measured:
     protocol: Protocol
 
     @classmethod
-    def load(
-        cls, folder: Path, *, condition: str | None, model: str | None, device: str, trust_remote_code: bool
-    ) -> Self:
+    def load(cls, folder: Path, settings: ExplainSettings) -> Self:
         """Read a run, and load the model of one condition.
 
         Args:
             folder: of the run.
-            condition: by default the only one whose cache is folded.
-            model: zoo name or folder of its checkpoint, where the run does not say.
-            device: where torch puts the model.
-            trust_remote_code: run Python code that the checkpoint brings along.
+            settings: which condition, and from where and how its model is loaded.
 
         Raises:
             UsageError: if there is no such run or condition, or its model is not to be had.
         """
         run = read_run(folder)
-        described = _chosen(run, condition, folder)
+        described = _chosen(run, settings.condition, folder)
         name, info = described.name, described.backend
         observed = run.observations[name]
         if not observed:
             raise UsageError(f"condition {name} of {folder} has answered no trial; measure it first")
-        path = resolve_measured(info, model).folder
+        path = resolve_measured(info, settings.model).folder
         backend = TransformersBackend.load(
             path,
             name=info.model,
             dtype=info.dtype or "auto",
-            device=device,
-            trust_remote_code=trust_remote_code,
+            device=settings.device,
+            trust_remote_code=settings.trust_remote_code,
         )
         if backend.describe()["digest"] != info.digest:
             raise UsageError(
@@ -162,14 +158,14 @@ def _chosen(run: Run, condition: str | None, folder: Path) -> ConditionDescripti
                 "transformers, that run on this machine, can be taken apart"
             )
         return conditions[condition]
-    folded = [one for one in local if one.stride] or local
-    if len(folded) != 1:
-        names = ", ".join(one.name for one in folded)
+    candidates = [one for one in local if one.stride] or local
+    if len(candidates) != 1:
+        names = ", ".join(one.name for one in candidates)
         raise UsageError(
-            f"{folder} has {len(folded)} conditions that could be explained"
-            + (f": {names}; name one with --condition" if folded else "; measure a model of transformers")
+            f"{folder} has {len(candidates)} conditions that could be explained"
+            + (f": {names}; name one with --condition" if candidates else "; measure a model of transformers")
         )
-    return folded[0]
+    return candidates[0]
 
 
 def _first_token(trial: Trial) -> Trial:

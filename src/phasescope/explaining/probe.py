@@ -45,7 +45,7 @@ def _pool(hook: AttentionHook, compressor: AbstractWindowPool, seen: dict[int, R
 
     def weights(state_BHNWG: Tensor, real_HNW: Tensor) -> Tensor:
         weight_BHNWC = given(state_BHNWG, real_HNW)
-        raw = int(getattr(hook.attention.plan, "tail", 0))
+        raw = uncompressed(hook.attention)
         whole = weight_BHNWC
         if len(set(compressor.grids)) > 1:  # a shifted grid may complete one window less
             whole = weight_BHNWC[:, :, :-1]
@@ -57,6 +57,12 @@ def _pool(hook: AttentionHook, compressor: AbstractWindowPool, seen: dict[int, R
         yield
     finally:
         del compressor.__dict__["weights_BHNWC"]
+
+
+def uncompressed(attention: Any) -> int:
+    """How many of the last tokens every query of a layer reads uncompressed."""
+    plan = getattr(attention, "plan", None)
+    return int(plan.tail if plan is not None else attention.config.sliding_window)
 
 
 def _series(compressor: Any) -> Any:
@@ -109,9 +115,7 @@ def series_weights_BNWC(gate_BTG: Tensor, bias_SG: Tensor, series: int) -> Tenso
 def _pooled_series(hook: AttentionHook, pool: Any, seen: dict[int, Read]) -> Iterator[None]:
     """DeepSeek-V4's series: weights follow from the gate's projection and the position bias."""
     stride, series = _series_shape(pool)
-    config: Any = hook.attention.config
-    plan = getattr(hook.attention, "plan", None)
-    raw = int(plan.tail if plan is not None else config.sliding_window)
+    raw = uncompressed(hook.attention)
 
     def note(module: nn.Module, args: Any, gate_BTG: Tensor) -> None:
         weight_BNWC = series_weights_BNWC(gate_BTG, pool.position_bias, series)

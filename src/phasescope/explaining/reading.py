@@ -1,6 +1,6 @@
-"""What a head reads from entries, apart from what it reads from raw tokens, in one softmax over both.
+"""What a head reads from entries, apart from what it reads from uncompressed tokens, in one softmax over both.
 
-    out = Σ_entries p v + Σ_raw p v          p the softmax over entries, raw tokens and sink together
+    out = Σ_entries p v + Σ_raw p v          p the softmax over entries, uncompressed tokens and sink together
 
 Both parts keep the weights of the common softmax: this is what flows through either branch as it is, and not what the
 head would do without the other.
@@ -26,7 +26,7 @@ ENTRIES = "phasescope_entries"
 
 
 def has_branches(attention: nn.Module) -> bool:
-    """Whether a layer reads entries beside raw tokens, and both can be separated."""
+    """Whether a layer reads entries beside uncompressed tokens, and both can be separated."""
     return isinstance(attention, CompressedAttention) or getattr(attention, "compressor", None) is not None
 
 
@@ -85,7 +85,7 @@ def _entries_part(
 ) -> Tensor:
     """What a layer's heads read from entries, [B, A, Q, D]."""
     query, key, value, mask = attention.operands(query_BAQD, hidden_BQE, position_B1Q, reads, first)
-    value = value.clone()  # with binding it is the key
+    value = value.clone()  # with a shared key/value it is the key
     value[:, :, reads.key_BHND.shape[2] :] = 0
     out = scaled_dot_product_attention(
         query, key, value, attn_mask=mask, scale=attention.scaling, enable_gqa=True
@@ -95,9 +95,9 @@ def _entries_part(
 
 @contextmanager
 def _latent(attention: nn.Module) -> Iterator[None]:
-    """DeepSeek-V4 through `transformers`' own door for attention functions.
+    """DeepSeek-V4 through `transformers`' registry of attention functions.
 
-    Its entries stand behind the raw tokens; how many there are, its compressor says.
+    Its entries stand behind the uncompressed tokens; how many there are, its compressor says.
     """
     compressor: Any = attention.compressor
     config: Any = attention.config

@@ -22,7 +22,7 @@ class Part:
     Attributes:
         layer: counted from 0.
         queries: query heads, counted from 0.
-        branch: everything that they read, its entries alone, or its raw tokens alone.
+        branch: everything that they read, its entries alone, or its uncompressed tokens alone.
     """
 
     layer: int
@@ -56,7 +56,7 @@ class Shape:
         layer: counted from 0 over the layers that can be taken apart.
         queries: query heads.
         kv_heads: KV heads that they share evenly.
-        branches: whether its entries and its raw tokens can be separated.
+        branches: whether its entries and its uncompressed tokens can be separated.
     """
 
     layer: int

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..explaining.settings import ExplainSettings
 from ..reporting.explain_page import explain_page
+from ..running.runner import Report
 
 if TYPE_CHECKING:
-    from ..explaining.explanation import Report
     from ..explaining.result import ExplanationResult
 
 
