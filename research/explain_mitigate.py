@@ -32,7 +32,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,6 @@ from phasescope.explaining.coverage_score import (
     CoverageScore,
     agreement,
     chance_of_hit,
-    chance_of_hits,
     weakest_phases,
 )
 from phasescope.explaining.explanation import Explanation
@@ -125,6 +124,23 @@ def account_half(models: Path | None) -> dict[str, Any]:
         "account_rank_correlation": round(float(np.mean(orders)), 2) if orders else None,
         "last_phase_hits": last_hits,
     }
+
+
+def chance_of_hits(phases: Sequence[int], hits: int) -> float:
+    """Probability of at least so many hits over several models if each phase were drawn at random.
+
+    The number of hits is a sum of independent draws with different probabilities; its distribution is their
+    convolution.
+
+    Args:
+        phases: number of phases of each model.
+        hits: how many were scored.
+    """
+    distribution = np.ones(1)
+    for count in phases:
+        p = chance_of_hit(count)
+        distribution = np.convolve(distribution, [1 - p, p])
+    return float(distribution[hits:].sum())
 
 
 def two_heads(models: Path | None) -> Path:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from research.explain_mitigate import chance_of_hits
 
 from phasescope import WindowGrid
 from phasescope.explaining.boundary import boundary, rolls_of
 from phasescope.explaining.coverage_score import (
     CoverageScore,
     agreement,
-    chance_of_hits,
     part,
     weakest_phases,
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from phasescope.errors import UsageError
-from phasescope.mitigations import Passage, Profile, expected, pack
+from phasescope.mitigations import Passage, Profile, pack
 
 
 def profile(*accuracy: float, sensitive: bool = True) -> Profile:
@@ -27,12 +27,22 @@ def records(rng: np.random.Generator, count: int, most: int = 12) -> list[Passag
     return [Passage(tuple(range(length)), (int(rng.integers(length)),)) for length in lengths.tolist()]
 
 
+def expected(passages: list[Passage], curve: Profile, pads: tuple[int, ...]) -> list[float]:
+    """What the profile says of each passage's only key behind given pads."""
+    found, position = [], 0
+    for passage, pad in zip(passages, pads, strict=True):
+        position += pad
+        found.append(curve.accuracy[(position + passage.keys[0]) % curve.stride])
+        position += len(passage.ids)
+    return found
+
+
 def best_by_trying(passages: list[Passage], curve: Profile, limit: int) -> tuple[int, int]:
     """Well placed passages and pads of the best of all pads, tried one by one."""
     top = max(curve.accuracy) - 0.05
     tried = itertools.product(range(curve.stride), repeat=len(passages))
     scores = [
-        (int(np.sum(expected(passages, curve, pads) >= top)), -sum(pads))
+        (int(np.sum(np.array(expected(passages, curve, pads)) >= top)), -sum(pads))
         for pads in tried
         if sum(pads) <= limit
     ]

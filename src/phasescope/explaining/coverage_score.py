@@ -116,23 +116,6 @@ def chance_of_hit(phases: int, count: int = WEAKEST) -> float:
     return min(1.0, count / phases)
 
 
-def chance_of_hits(phases: Sequence[int], hits: int) -> float:
-    """Probability of at least so many hits over several models if each phase were drawn at random.
-
-    The number of hits is a sum of independent draws with different probabilities; its distribution is their
-    convolution.
-
-    Args:
-        phases: number of phases of each model.
-        hits: how many were scored.
-    """
-    distribution = np.ones(1)
-    for count in phases:
-        p = chance_of_hit(count)
-        distribution = np.convolve(distribution, [1 - p, p])
-    return float(distribution[hits:].sum())
-
-
 def agreement(score: Floats, curve: Floats) -> float | None:
     """Rank correlation of score and measured curve over phases (Spearman); none where one is constant."""
     if len(score) < 3 or np.ptp(score) == 0 or np.ptp(curve) == 0:

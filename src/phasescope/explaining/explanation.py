@@ -19,8 +19,8 @@ from ..files import dump_json, read_json, write_atomic
 from ..grid import WindowGrid
 from ..logs import ObservationLog
 from ..protocols import Batch, Protocol
-from ..records import SCHEMA, Dropped, Observation
-from ..running.runner import Report
+from ..records import SCHEMA, Observation
+from ..running.runner import Report, check_kept
 from .ablation import Ablation
 from .boundary import rolls_of
 from .findings import Evidence, explained
@@ -125,11 +125,13 @@ class Explanation:
         for batch, size in zip(self.batches, sizes, strict=True):
             known = kept[done : done + size]
             if known:
-                self._check(known, batch, log.path)
+                for number, condition in enumerate(self.conditions):
+                    lines = known[number * len(batch) : (number + 1) * len(batch)]
+                    check_kept(lines, condition, batch, log.path)
             else:
-                lines = list(self._lines(batch, engine))
-                self._compare(lines[: len(batch)])
-                log.append(lines)
+                answered = list(self._lines(batch, engine))
+                self._compare(answered[: len(batch)])
+                log.append(answered)
             done += size
             report(done, total)
         self._result(log.path, tally).write(self.path)
@@ -221,14 +223,6 @@ class Explanation:
                 raise UsageError(
                     f"{path} has {key} = {there.get(key)!r}, this explanation {given.get(key)!r}; resume with "
                     "the same, or use another --out"
-                )
-
-    def _check(self, known: Sequence[Observation | Dropped], batch: Batch, path: Path) -> None:
-        plan = ((condition, trial.digest) for condition in self.conditions for trial in batch)
-        for line, planned in zip(known, plan, strict=True):
-            if (line.condition, line.trial) != planned:
-                raise UsageError(
-                    f"{path} holds {(line.condition, line.trial)}, the plan has {planned}; use another --out"
                 )
 
     def _compare(self, lines: Sequence[Observation]) -> None:

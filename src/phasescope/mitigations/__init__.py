@@ -7,7 +7,6 @@ from .compare import Comparison as Comparison
 from .compare import compare as compare
 from .pack import Packing as Packing
 from .pack import Passage as Passage
-from .pack import expected as expected
 from .pack import pack as pack
 from .text import Fact as Fact
 from .text import Packed as Packed

@@ -104,13 +104,6 @@ def pack(
     return Packing(tuple(pads.tolist()), tuple(value_NS[:, 0].tolist()), tuple(after.tolist()))
 
 
-def expected(passages: Sequence[Passage], profile: Profile, pads: Sequence[int], *, start: int = 0) -> Floats:
-    """The mean accuracy that the profile expects of each passage's keys behind given pads; NaN if unmarked."""
-    offset = np.cumsum(np.asarray(pads, dtype=np.int64)) % profile.stride
-    values: Floats = _values(passages, profile, start)[np.arange(len(passages)), offset]
-    return values
-
-
 def _values(passages: Sequence[Passage], profile: Profile, start: int) -> Floats:
     """Mean expected accuracy of each passage's keys when all before it grew by 0 … S − 1, [passages, S]."""
     curve_S = np.asarray(profile.accuracy)

@@ -121,7 +121,7 @@ def _answer(
     while done < len(kept):
         number, batch = next(plan)
         lines = kept[done : done + len(batch)]
-        _check(lines, conditions[number], batch, log.path)
+        check_kept(lines, conditions[number].name, batch, log.path)
         _count_lost(lost, conditions[number].name, lines)
         done += len(batch)
         report(done, total)
@@ -215,9 +215,9 @@ def _settle(out: Path, given: RunDescription) -> None:
         raise UsageError(f"{path} has {difference}; resume with the same, or use another folder")
 
 
-def _check(lines: Sequence[Observation | Dropped], condition: Condition, batch: Batch, path: Path) -> None:
+def check_kept(lines: Sequence[Observation | Dropped], condition: str, batch: Batch, path: Path) -> None:
     """Refuse to go on from observations of other trials."""
     for observation, trial in zip(lines, batch, strict=True):
-        there, here = (observation.condition, observation.trial), (condition.name, trial.digest)
+        there, here = (observation.condition, observation.trial), (condition, trial.digest)
         if there != here:
             raise UsageError(f"{path} holds trial {there}, the plan has {here}; use another run folder")
