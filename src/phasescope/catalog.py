@@ -6,7 +6,6 @@ can still say what there is.
 
 from __future__ import annotations
 
-import difflib
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
@@ -56,9 +55,7 @@ class Table:
         foreign = self._foreign()
         if name in foreign:
             return foreign[name].load()
-        near = difflib.get_close_matches(name, self.names(), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise UnknownNameError(f"unknown {self.kind} {name!r}; known: {', '.join(self.names())}{hint}")
+        raise UnknownNameError.among(f"unknown {self.kind} {name!r}; known:", name, self.names())
 
 
 COMPRESSORS = Table(

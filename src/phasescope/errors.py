@@ -1,8 +1,11 @@
 """Errors that a user can act on: what was given, what is allowed, what to do."""
 
+import difflib
 import errno
 import re
 import unicodedata
+from collections.abc import Iterable
+from typing import Self
 
 _SECRET = re.compile(r"[^\s/'\"@]+:[^\s/'\"@]+@(?=[\w\[.])")
 
@@ -37,6 +40,14 @@ class UsageError(PhasescopeError, ValueError):
 
 class UnknownNameError(UsageError):
     """A name is in no catalog; the message lists the names that are."""
+
+    @classmethod
+    def among(cls, problem: str, name: str, known: Iterable[str]) -> Self:
+        """What is wrong, with the known names and the nearest of them."""
+        names = list(known)
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return cls(f"{problem} {', '.join(names)}{hint}")
 
 
 class BrokenRecordError(PhasescopeError, ValueError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -88,11 +87,8 @@ def resolve(model: str) -> Checkpoint:
     except (OSError, ValueError):  # no path at all: too long, or with a NUL
         there = False
     if not there:
-        near = difflib.get_close_matches(model, names(), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise UnknownNameError(
-            f"no model {plain(model, 80)!r}: neither a folder nor one of {', '.join(names())}{hint}"
-        )
+        problem = f"no model {plain(model, 80)!r}: neither a folder nor one of"
+        raise UnknownNameError.among(problem, model, names())
     return Checkpoint(folder.name, folder)
 
 

@@ -32,19 +32,7 @@ SHOWN_PRIORS = 16
 MOST_BARS = 16
 BARS = "▁▂▃▄▅▆▇█"
 PIPED_WIDTH = 120
-COLUMNS = (
-    *(
-        "family",
-        "model types",
-        "config fields",
-        "windows",
-        "what the grid does",
-        "anchor",
-        "learned",
-        "reach",
-    ),
-    "tail read",
-)
+FAMILY_HEAD = "family | model types | config fields | windows | what the grid does | anchor | learned | reach | tail read"
 
 
 def inspect(
@@ -77,8 +65,8 @@ def inspect(
 
 def family_rows() -> Iterator[str]:
     """The families as rows of a Markdown table, each from the config that its family gives as an example."""
-    yield f"| {' | '.join(COLUMNS)} |"
-    yield f"|{'---|' * len(COLUMNS)}"
+    yield f"| {FAMILY_HEAD} |"
+    yield f"|{'---|' * len(FAMILY_HEAD.split('|'))}"
     for family, target in families():
         cells = [family.name, _types(family.types), family.fields or "–", *_summary(target)]
         yield f"| {' | '.join(cells)} |"
@@ -131,11 +119,15 @@ def _show(target: Target, prior: Sequence[Prior], lacking: str) -> None:
             say(f"  {field}")
 
 
+def _table(title: str, columns: str) -> Table:
+    return Table(*columns.split("|"), title=title, title_justify="left", box=box.SIMPLE_HEAD)
+
+
 def _layers(target: Target) -> Table:
     count = len(target.layers)
-    table = Table(title=f"{count} layer{'s' * (count != 1)}", title_justify="left", box=box.SIMPLE_HEAD)
-    for column in ("layers", "kind", "windows", "what the grid does", "counted from", "reach"):
-        table.add_column(column)
+    table = _table(
+        f"{count} layer{'s' * (count != 1)}", "layers|kind|windows|what the grid does|counted from|reach"
+    )
     for layer, numbers in alike(target.layers):
         first = [ranges(numbers), _plain(layer.kind)]
         for fold in layer.folds or (None,):
@@ -146,10 +138,9 @@ def _layers(target: Target) -> Table:
 
 def _cells(fold: Fold) -> tuple[str, ...]:
     windows = "by content" if fold.grid is None else str(fold.grid)
-    does = (
-        fold.does + (", learned" if fold.learned else "") + (", tail not read" if fold.tail is False else "")
-    )
-    return (windows, does, fold.anchor, _reach(fold))
+    learned = ", learned" if fold.learned else ""
+    lost = ", tail not read" if fold.tail is False else ""
+    return (windows, fold.does + learned + lost, fold.anchor, _reach(fold))
 
 
 def _reach(fold: Fold) -> str:
@@ -174,11 +165,8 @@ def _favours(mean: Prior, count: int) -> str:
 
 
 def _priors(prior: Sequence[Prior]) -> Table:
-    table = Table(
-        title="weight of each phase with all content equal", title_justify="left", box=box.SIMPLE_HEAD
-    )
-    for column in ("layer", "of", "windows", "phases 0 …", "most", "least", "spread", "in a channel"):
-        table.add_column(column)
+    columns = "layer|of|windows|phases 0 …|most|least|spread|in a channel"
+    table = _table("weight of each phase with all content equal", columns)
     for one in prior:
         head = "" if one.head is None else f", head {one.head}"
         share = [weight * len(one.phases) for weight in one.phases]

@@ -57,7 +57,7 @@ class Fields:
             self.assumed.append(f"{name} = {str(default).lower()}")
             return default
         if not isinstance(value, bool):
-            raise self._refused(name, value, "true or false")
+            raise self.refused(name, value, "true or false")
         return value
 
     def word(self, name: str, *, default: str, known: Sequence[str] = ()) -> str:
@@ -67,7 +67,7 @@ class Fields:
             self.assumed.append(f"{name} = {default}")
             return default
         if not isinstance(value, str) or (known and value not in known):
-            raise self._refused(name, value, " or ".join(map(repr, known)) or "a string")
+            raise self.refused(name, value, " or ".join(map(repr, known)) or "a string")
         return value
 
     def wholes(self, *names: str, least: int = 0) -> list[int] | None:
@@ -76,7 +76,7 @@ class Fields:
             if name in self:
                 value = self.values[name]
                 if not isinstance(value, list | tuple) or len(value) > 4 * MOST_LAYERS:
-                    raise self._refused(name, value, "a list of whole numbers")
+                    raise self.refused(name, value, "a list of whole numbers")
                 return [self._whole(f"{name}[{place}]", item, least) for place, item in enumerate(value)]
         return None
 
@@ -86,14 +86,14 @@ class Fields:
         if value is None:
             return Fields({}, f"{self.source}: {name}")
         if not isinstance(value, dict):
-            raise self._refused(name, value, "an object with fields of its own")
+            raise self.refused(name, value, "an object with fields of its own")
         return Fields(value, f"{self.source}: {name}")
 
     def layers(self, name: str = "num_hidden_layers", default: int = 32) -> int:
         """The number of layers."""
         found = self.whole(name, default=default)
         if found > MOST_LAYERS:
-            raise self._refused(name, found, f"at most {MOST_LAYERS}")
+            raise self.refused(name, found, f"at most {MOST_LAYERS}")
         return found
 
     def kinds(
@@ -124,7 +124,7 @@ class Fields:
             self.assumed += [f"{name} = the class's own schedule"] if assumed else []
             return list(default())[:layers]
         if not isinstance(value, list | tuple) or not all(isinstance(kind, str) for kind in value):
-            raise self._refused(name, value, "a list of names")
+            raise self.refused(name, value, "a list of names")
         kinds = [(renamed or {}).get(kind, kind) for kind in value[:layers]]
         if len(kinds) < layers:
             raise UsageError(
@@ -132,18 +132,15 @@ class Fields:
             )
         for place, kind in enumerate(kinds):
             if kind not in known:
-                raise self._refused(f"{name}[{place}]", kind, " or ".join(map(repr, known)))
+                raise self.refused(f"{name}[{place}]", kind, " or ".join(map(repr, known)))
         return kinds
-
-    def refused(self, name: str, value: object, allowed: str) -> UsageError:
-        """The one line about a field that cannot be meant."""
-        return self._refused(name, value, allowed)
 
     def _whole(self, name: str, value: object, least: int) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST_TOKENS:
-            raise self._refused(name, value, f"a whole number of at least {least}")
+            raise self.refused(name, value, f"a whole number of at least {least}")
         return value
 
-    def _refused(self, name: str, value: object, allowed: str) -> UsageError:
+    def refused(self, name: str, value: object, allowed: str) -> UsageError:
+        """The one line about a field that cannot be meant."""
         given = repr(value) if isinstance(value, str | int | float | bool | None) else type(value).__name__
         return UsageError(f"{self.source}: {name} is {given[:60]}; it must be {allowed}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .base import Reading
 from .fields import Fields
 
@@ -32,42 +34,21 @@ DENSE = tuple(_DENSE.split())
 
 BAND = ("longformer", "led")
 STEP = ("step3p7", "step3p5")
-TOKEN_TOPK = (
-    *("deepseek_v32", "glm_moe_dsa", "axk2", "mistral_large4", "mistral_large4_text", "hy_v4", "hy_v4_vl"),
-    *("hy_v4_vl_text", "dots3_note", "dots3_note_text"),
-)
-RECURRENT = (
-    *(
-        "mamba2",
-        "zamba2",
-        "nemotron_h",
-        "bamba",
-        "falcon_h1",
-        "granitemoehybrid",
-        "minimax",
-        "xlstm",
-        "qwen3_next",
-    ),
-    *(
-        "qwen3_5",
-        "qwen3_5_text",
-        "qwen3_5_moe",
-        "qwen3_5_moe_text",
-        "kimi_linear",
-        "olmo_hybrid",
-        "bailing_hybrid",
-    ),
-    *("lara_mini", "mamba", "falcon_mamba", "jamba", "zamba", "rwkv", "recurrent_gemma", "zaya"),
-)
-CONVOLUTION = (
-    "lfm2",
-    "lfm2_moe",
-    "lfm3",
-    "inkling_text",
-    "inkling2_text",
-    "inkling2_loop_text",
-    "inkling_mm_model",
-)
+_TOKEN_TOPK = """
+    deepseek_v32 glm_moe_dsa axk2 mistral_large4 mistral_large4_text hy_v4 hy_v4_vl hy_v4_vl_text dots3_note
+    dots3_note_text
+"""
+TOKEN_TOPK = tuple(_TOKEN_TOPK.split())
+_RECURRENT = """
+    mamba2 zamba2 nemotron_h bamba falcon_h1 granitemoehybrid minimax xlstm qwen3_next qwen3_5 qwen3_5_text
+    qwen3_5_moe qwen3_5_moe_text kimi_linear olmo_hybrid bailing_hybrid lara_mini mamba falcon_mamba jamba zamba
+    rwkv recurrent_gemma zaya
+"""
+RECURRENT = tuple(_RECURRENT.split())
+_CONVOLUTION = """
+    lfm2 lfm2_moe lfm3 inkling_text inkling2_text inkling2_loop_text inkling_mm_model
+"""
+CONVOLUTION = tuple(_CONVOLUTION.split())
 CHUNK_FIELDS = ("chunk_size", "mamba_chunk_size", "block_size")
 
 
@@ -80,15 +61,6 @@ def read_dense(fields: Fields) -> Reading:
     used = fields.values.get("use_sliding_window", True)
     notes = ("its sliding window moves token by token",) if isinstance(window, int) and used else ()
     return Reading((), "dense attention", notes)
-
-
-def read_band(fields: Fields) -> Reading:
-    """Attention in a band around each token.
-
-    Source: `transformers` 5.24, models/longformer and led: inputs are padded to a multiple of `attention_window` and
-        computed in chunks, but the band that comes out is exact.
-    """
-    return Reading((), "an exact band around each token, though it is computed in chunks")
 
 
 def read_step3p7(fields: Fields) -> Reading:
@@ -132,11 +104,14 @@ def read_recurrent(fields: Fields) -> Reading:
     return Reading((), "an exact recurrence, computed in chunks", notes)
 
 
-def read_convolution(fields: Fields) -> Reading:
-    """Short convolutions that move token by token, between layers of attention."""
-    return Reading((), "short convolutions and attention, token by token")
+def no_grid(reason: str) -> Callable[[Fields], Reading]:
+    """A reader of models that have no grid whatever their config says."""
+    return lambda fields: Reading((), reason)
 
 
-def read_mixing(fields: Fields) -> Reading:
-    """Tokens mixed over the whole input at once: Fourier transform, hashes, latent queries."""
-    return Reading((), "tokens are mixed over the whole input, without windows")
+read_band = no_grid("an exact band around each token, though it is computed in chunks")
+"""Source: `transformers` 5.24, models/longformer and led: inputs are padded to a multiple of `attention_window` and
+computed in chunks, but the band that comes out is exact."""
+read_convolution = no_grid("short convolutions and attention, token by token")
+read_mixing = no_grid("tokens are mixed over the whole input, without windows")
+"""By a Fourier transform, hashes or latent queries."""

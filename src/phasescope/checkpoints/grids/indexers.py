@@ -30,14 +30,8 @@ def read_qwen4(fields: Fields) -> Reading:
         lambda: [LINEAR if (i + 1) % every else INDEXED for i in range(count)],
         renamed=OLDER,
     )
-    names = (
-        "indexer_n_heads",
-        "indexer_kv_heads",
-        "indexer_head_dim",
-        "indexer_budget",
-        "indexer_compress_ratio",
-    )
-    given = [name for name in names if name in fields]
+    names = ("n_heads", "kv_heads", "head_dim", "budget", "compress_ratio")
+    given = [f"indexer_{name}" for name in names if f"indexer_{name}" in fields]
     if not given:
         return Reading(_plain(kinds), "the config sets no indexer: full attention and linear attention")
     ratio, budget = fields.maybe("indexer_compress_ratio"), fields.maybe("indexer_budget")
@@ -55,10 +49,8 @@ def read_glm5_next(fields: Fields) -> Reading:
         last token is visible; `index_kpool_always_select_tail` adds the tokens of the pool that is not complete.
     """
     count = fields.layers(default=45)
-    if "index_kpool" not in fields:
-        notes = ["index_kpool is not in this config: transformers takes 16, the released GLM-5.3-Flash has 4"]
-    else:
-        notes = []
+    default = "index_kpool is not in this config: transformers takes 16, the released GLM-5.3-Flash has 4"
+    notes = [] if "index_kpool" in fields else [default]
     pool, budget = fields.whole("index_kpool", default=16), fields.whole("index_topk", default=2048)
     tail = fields.flag("index_kpool_always_select_tail", default=True)
     kinds = fields.kinds(
@@ -72,19 +64,18 @@ def read_glm5_next(fields: Fields) -> Reading:
     )
     layers = _with(kinds, fold if pool > 1 else None)
     indexed = tuple(layer.index for layer in layers if layer.folds)
-    holes: tuple[Hole, ...] = ()
-    if indexed and not tail:
-        holes = (
-            Hole(
-                indexed,
-                f"up to {pool - 1} of the newest tokens, the query's own included, are in no complete pool and are not "
-                "read; set index_kpool_always_select_tail to true",
-            ),
-        )
-    without = (
-        "" if indexed else "the indexer chooses token by token" if pool == 1 else "no layer has an indexer"
+    without = "the indexer chooses token by token" if pool == 1 else "no layer has an indexer"
+    lost = Hole(
+        indexed,
+        f"up to {pool - 1} of the newest tokens, the query's own included, are in no complete pool and are not read; "
+        "set index_kpool_always_select_tail to true",
     )
-    return Reading(layers, without, (*notes, _linear_note(kinds)), holes)
+    return Reading(
+        layers,
+        "" if indexed else without,
+        (*notes, _linear_note(kinds)),
+        (lost,) if indexed and not tail else (),
+    )
 
 
 def read_minimax_m3(fields: Fields) -> Reading:

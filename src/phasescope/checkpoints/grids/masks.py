@@ -78,20 +78,11 @@ def read_pegasus_x(fields: Fields) -> Reading:
     stagger = fields.flag("stagger_local_blocks", default=True)
     if stagger and block % 2:
         raise fields.refused("block_size", block, "even, as stagger_local_blocks is true")
-    straight = Fold("mask", WindowGrid(block, block), "slot", block, tail=True)
-    moved = (
-        Fold("mask", WindowGrid(block, block, block // 2), "slot", block // 2, tail=True)
-        if stagger
-        else straight
-    )
-    layers = tuple(
-        Layer(
-            i,
-            "block_local" if i % 2 == 0 or not stagger else "block_local, staggered",
-            (moved if i % 2 else straight,),
-        )
-        for i in range(count)
-    )
+    straight = ("block_local", Fold("mask", WindowGrid(block, block), "slot", block, tail=True))
+    half = Fold("mask", WindowGrid(block, block, block // 2), "slot", block // 2, tail=True)
+    odd = ("block_local, staggered", half) if stagger else straight
+    kinds = [odd if i % 2 else straight for i in range(count)]
+    layers = tuple(Layer(i, kind, (fold,)) for i, (kind, fold) in enumerate(kinds))
     return Reading(layers, "", ("encoder only; the decoder reads the encoder's output without a grid",))
 
 

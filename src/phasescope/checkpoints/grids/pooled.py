@@ -66,10 +66,8 @@ def read_canine(fields: Fields) -> Reading:
         dropped to keep the length.
     """
     count = fields.layers(default=12)
-    rate, block = (
-        fields.whole("downsampling_rate", default=4),
-        fields.whole("local_transformer_stride", default=128),
-    )
+    rate = fields.whole("downsampling_rate", default=4)
+    block = fields.whole("local_transformer_stride", default=128)
     local = Fold("mask", WindowGrid(block, block), "slot", block, tail=True)
     pooled = Fold("pooled content", WindowGrid(rate, rate), "slot", 0, exact=False, learned=True, tail=False)
     deep = tuple(Layer(1 + i, "molecules", (pooled,)) for i in range(count))
@@ -91,10 +89,8 @@ def read_nystromformer(fields: Fields) -> Reading:
     Differs: where both numbers are equal, as by default, attention is full and there is no grid.
     """
     count = fields.layers(default=12)
-    length, marks = (
-        fields.whole("segment_means_seq_len", default=64),
-        fields.whole("num_landmarks", default=64),
-    )
+    length = fields.whole("segment_means_seq_len", default=64)
+    marks = fields.whole("num_landmarks", default=64)
     if length == marks:
         return Reading((), "num_landmarks equals segment_means_seq_len: full attention")
     if length % marks:

@@ -65,18 +65,8 @@ class Prior:
 
     def describe(self) -> dict[str, Any]:
         """As JSON has it."""
-        return {
-            "layer": self.layer,
-            "tensor": self.tensor,
-            "role": self.role,
-            "head": self.head,
-            "grid": str(self.grid),
-            "slots": list(self.slots),
-            "phases": list(self.phases),
-            "spread": self.spread,
-            "channel_spread": self.channel_spread,
-            "favoured": list(self.favoured),
-        }
+        derived = {"grid": str(self.grid), "spread": self.spread, "favoured": self.favoured}
+        return {**vars(self), **derived}
 
 
 def phase_prior(folder: Path, target: Target) -> tuple[Prior, ...]:

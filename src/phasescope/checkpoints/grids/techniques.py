@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from functools import partial
 
@@ -141,7 +140,5 @@ def technique(name: str) -> Technique:
         UnknownNameError: if there is none.
     """
     if name not in TECHNIQUES:
-        near = difflib.get_close_matches(name, TECHNIQUES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise UnknownNameError(f"unknown technique {name!r}; known: {', '.join(sorted(TECHNIQUES))}{hint}")
+        raise UnknownNameError.among(f"unknown technique {name!r}; known:", name, sorted(TECHNIQUES))
     return TECHNIQUES[name]

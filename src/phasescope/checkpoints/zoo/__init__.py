@@ -28,7 +28,7 @@ def folder(name: str) -> Path:
         UnknownNameError: if no checkpoint has that name.
     """
     if name not in _folders():
-        raise UnknownNameError(f"unknown zoo model {name!r}; known: {', '.join(names())}")
+        raise UnknownNameError.among(f"unknown zoo model {name!r}; known:", name, names())
     return HERE / name
 
 
