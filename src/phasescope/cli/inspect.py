@@ -32,7 +32,7 @@ SHOWN_PRIORS = 16
 MOST_BARS = 16
 BARS = "▁▂▃▄▅▆▇█"
 PIPED_WIDTH = 120
-FAMILY_HEAD = "family | model types | config fields | windows | what the grid does | anchor | learned | reach | tail read"
+HEAD = "family | model types | config fields | windows | what the grid does | anchor | learned | reach | tail read"
 
 
 def inspect(
@@ -65,8 +65,8 @@ def inspect(
 
 def family_rows() -> Iterator[str]:
     """The families as rows of a Markdown table, each from the config that its family gives as an example."""
-    yield f"| {FAMILY_HEAD} |"
-    yield f"|{'---|' * len(FAMILY_HEAD.split('|'))}"
+    yield f"| {HEAD} |"
+    yield f"|{'---|' * len(HEAD.split('|'))}"
     for family, target in families():
         cells = [family.name, _types(family.types), family.fields or "–", *_summary(target)]
         yield f"| {' | '.join(cells)} |"
