@@ -22,7 +22,7 @@ class Memory:
 
     Attributes:
         weights: of all tensors, in the dtype they are loaded in.
-        cache: of the raw KV cache of one longest prompt; a compressed cache takes less.
+        cache: of the uncompressed KV cache of one longest prompt; a compressed cache takes less.
         peak: of all caches that are held at once, at most.
     """
 
@@ -73,7 +73,7 @@ def folder_memory(folder: Path, *, dtype: str, longest: int, max_tokens: int, ro
 
 
 def cache_bytes(config: Mapping[str, Any], itemsize: int) -> tuple[int, int, int] | None:
-    """Bytes of the raw KV cache per token: in layers that see everything, in sliding ones, and their window.
+    """Bytes of the uncompressed KV cache per token: in layers that see everything, in sliding ones, and their window.
 
     Heads with a low-rank cache (multi-head latent attention) are counted as `transformers` keeps them, unfolded.
     """

@@ -1,4 +1,4 @@
-"""Compressors: token keys and values of one layer, folded into the entries of its KV cache."""
+"""Compressors: token keys and values of one layer, compressed into the entries of its KV cache."""
 
 from .base import AbstractCompressor as AbstractCompressor
 from .base import AbstractWindowPool as AbstractWindowPool

@@ -27,14 +27,14 @@ def test_the_joint_period_is_the_least_common_multiple_of_the_strides() -> None:
 
 @pytest.mark.parametrize(("raw", "lost"), [(6, 1), (7, 0), (8, 0), (0, 7)])
 def test_a_hole_is_what_waits_longer_than_it_is_read_raw(raw: int, lost: int) -> None:
-    """With stride 8 up to 7 tokens, the query's own included, wait for their window; a raw window of 7 is enough."""
+    """With stride 8 up to 7 tokens, the query's own included, wait for their window; a sliding window of 7 is enough."""
     fold = pooled(8, 8, raw)
     assert fold.unread == lost
     assert len(target(fold).holes) == (1 if lost else 0)
 
 
 def test_the_hole_of_a_stride_is_what_a_brute_count_finds() -> None:
-    """For every query: the tokens that no closed window holds and the raw window misses."""
+    """For every query: the tokens that no closed window holds and the sliding window misses."""
     for width, stride, shift in [(8, 4, 4), (8, 8, 0), (12, 6, 0), (5, 3, 2), (16, 4, 3)]:
         grid = WindowGrid(width, stride, shift)
         for raw in range(0, 20):
@@ -53,7 +53,7 @@ def test_holes_name_the_layers_and_what_would_close_them() -> None:
     holes = target(pooled(4, 4, 16), pooled(64, 64, 16), pooled(64, 64, 16)).holes
     assert [hole.layers for hole in holes] == [(1, 2)]
     assert "47 tokens" in holes[0].why
-    assert "63 would close" in holes[0].why
+    assert "63 would leave none unread" in holes[0].why
 
 
 def test_gaps_between_windows_are_a_hole_without_end() -> None:

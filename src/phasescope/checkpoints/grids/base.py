@@ -28,10 +28,11 @@ class Fold:
             first real token (left padding does not), or the content.
         reach: tokens of context up to which no retrieval needs this grid; None where the config does not say.
         exact: True where up to `reach` tokens nothing whatever depends on the grid. False where its entries are
-            read beside the raw tokens from the first complete window on.
+            read beside the uncompressed tokens from the first complete window on.
         learned: the pooling has weights of its own.
         tail: the tokens of the window that is not complete are always read; None where there is no such window.
-        raw: how many of the newest tokens are read raw as well, the query's own included; None for all that wait.
+        raw: how many of the newest tokens are read uncompressed as well, the query's own included; None for all that
+            wait.
         bias: the pooling has a position bias, so that a phase prior can be read from the weights.
     """
 
@@ -77,7 +78,7 @@ class Hole:
 
     Attributes:
         layers: the layers.
-        why: which tokens, and what would close the hole.
+        why: which tokens, and what would leave none unread.
     """
 
     layers: tuple[int, ...]
@@ -172,9 +173,9 @@ class Target:
 
     @cached_property
     def holes(self) -> tuple[Hole, ...]:
-        """Tokens that some layers cannot read: those that wait for an entry longer than they are read raw.
+        """Tokens that some layers cannot read: those that wait for an entry longer than they are read uncompressed.
 
-        A token waits `grid.longest_wait()` tokens at most; with a raw window of n tokens, the query's own included,
+        A token waits `grid.longest_wait()` tokens at most; with a sliding window of n tokens, the query's own included,
         the last wait − n of them are read nowhere in that layer.
 
         Differs: the rule of thumb "stride larger than the sliding window" is strict by one token; a stride of n + 1
@@ -233,11 +234,11 @@ class Target:
 
 def _unread(fold: Fold) -> str:
     if fold.unread == NEVER:
-        return f"the tokens between windows of {fold.grid} are in no entry, and only {fold.raw} are read raw"
+        return f"the tokens between windows of {fold.grid} are in no entry, and only {fold.raw} are read uncompressed"
     return (
         f"up to {fold.unread} tokens are read nowhere: on {fold.grid} a token may wait {fold.unread + (fold.raw or 0)} "
-        f"tokens for its entry, and only the last {fold.raw} are read raw; a raw window of "
-        f"{fold.unread + (fold.raw or 0)} would close the hole"
+        f"tokens for its entry, and only the last {fold.raw} are read uncompressed; a sliding window of "
+        f"{fold.unread + (fold.raw or 0)} would leave none unread"
     )
 
 

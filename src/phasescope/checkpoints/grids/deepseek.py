@@ -1,4 +1,4 @@
-"""DeepSeek-V4 (CSA and HCA) and DeepSeek-V4.1 (CSA2): content pooled into entries beside a raw window."""
+"""DeepSeek-V4 (CSA and HCA) and DeepSeek-V4.1 (CSA2): content pooled into entries beside a sliding window."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ def read_v4(fields: Fields) -> Reading:
     """Layers of CSA (W = 2S), HCA (W = S) and of the sliding window alone.
 
     Entries count cache slots, not positions, so left padding moves the grid. They are read from the first complete
-    window on, beside the raw tokens of the sliding window; up to `sliding_window` tokens each token is also raw.
+    window on, beside the uncompressed tokens of the sliding window; up to `sliding_window` tokens each token is also
+    read uncompressed.
 
     Source: `transformers` 5.24, models/deepseek_v4: configuration (the folding of `compress_ratios`,
         `compress_rate_csa`, `compress_rate_hca` into `layer_types` and `compress_rates`), modeling
@@ -38,8 +39,8 @@ def read_v4(fields: Fields) -> Reading:
         HCA: (_entries(WindowGrid(hca, hca), window),),
     }
     notes = [
-        "entries are read from the first complete window on, beside the raw tokens: within the reach every token is "
-        "also read raw, but logits may already move with the phase",
+        "entries are read from the first complete window on, beside the uncompressed tokens: within the reach every "
+        "token is also read uncompressed, but logits may already move with the phase",
         "the grid counts cache slots: left padding moves it, so ask in batches of equal length",
     ]
     if CSA in kinds:
@@ -55,7 +56,7 @@ def read_v4(fields: Fields) -> Reading:
 
 
 def _entries(grid: WindowGrid, window: int) -> Fold:
-    """Pooled with a learned gate, read beside the raw tokens of a sliding window."""
+    """Pooled with a learned gate, read beside the uncompressed tokens of a sliding window."""
     return Fold(
         "pooled content", grid, "slot", window, exact=False, learned=True, tail=True, raw=window, bias=True
     )

@@ -123,7 +123,7 @@ def read_beacon(fields: Fields) -> Reading:
     )
     notes = [
         "only under Activation Beacon's own code; transformers itself loads this checkpoint as a dense model",
-        "the tokens of the unfinished window are read raw; of finished ones only their beacons",
+        "the tokens of the unfinished window are read uncompressed; of finished ones only their beacons",
     ]
     if len(ratios) > 1:
         notes.append("which of the ratios is used depends on the length of the context (beacon_ratio_mix)")

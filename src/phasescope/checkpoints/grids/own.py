@@ -52,9 +52,9 @@ def _fold(grid: WindowGrid, anchor: Anchor, tail: int, learned: bool, raw: int |
 
 def _notes(dynamic: bool, stride: int, tail: int, settings: dict[str, Any]) -> tuple[str, ...]:
     notes = [
-        f"the last {tail} tokens are read raw, in an entry or not"
+        f"the last {tail} tokens are read uncompressed, in an entry or not"
         if tail
-        else "a token is read raw until its entry is complete, and never both ways"
+        else "a token is read uncompressed until its entry is complete, and never both ways"
     ]
     if dynamic:
         notes.append(f"windows end where the content says so, after {stride} tokens on average")
