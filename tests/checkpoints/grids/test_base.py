@@ -27,7 +27,7 @@ def test_the_joint_period_is_the_least_common_multiple_of_the_strides() -> None:
 
 @pytest.mark.parametrize(("raw", "lost"), [(6, 1), (7, 0), (8, 0), (0, 7)])
 def test_a_hole_is_what_waits_longer_than_it_is_read_raw(raw: int, lost: int) -> None:
-    """With stride 8 up to 7 tokens, the query's own included, wait for their window; a sliding window of 7 is enough."""
+    """With stride 8 up to 7 tokens, the query's own included, wait; a sliding window of 7 is enough."""
     fold = pooled(8, 8, raw)
     assert fold.unread == lost
     assert len(target(fold).holes) == (1 if lost else 0)
