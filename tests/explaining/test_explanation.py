@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from phasescope import UsageError
+from phasescope import BrokenRecordError, UsageError
 from phasescope.backends.planted import Planted
 from phasescope.explaining.explanation import Explanation
 from phasescope.explaining.settings import ExplainSettings
@@ -165,6 +165,19 @@ def test_another_explanation_in_the_same_folder_is_refused(measured, tmp_path):
     explain(measured, tmp_path / "e")
     with pytest.raises(UsageError, match="mode = 'mean', this explanation 'zero'"):
         explain(measured, tmp_path / "e", mode="zero")
+
+
+def test_an_explanation_of_version_0_1_goes_on_and_a_damaged_one_is_refused(measured, tmp_path):
+    """Its settings name arms; what is no object of settings is one line."""
+    found = explain(measured, tmp_path / "e")
+    path = tmp_path / "e" / "settings.json"
+    old = json.loads(path.read_text())
+    old |= {"arm": old.pop("condition"), "arms": old.pop("conditions")}
+    path.write_text(json.dumps(old))
+    assert explain(measured, tmp_path / "e") == found
+    path.write_text("[1]")
+    with pytest.raises(BrokenRecordError, match="does not hold the settings"):
+        explain(measured, tmp_path / "e")
 
 
 def test_a_run_that_is_planted_or_half_done_or_moved_is_refused(measured, tmp_path):

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ..errors import UsageError
+from ..errors import BrokenRecordError, UsageError
 from ..files import dump_json, read_json, write_atomic
 from ..grid import WindowGrid
 from ..logs import ObservationLog
@@ -33,6 +33,8 @@ from .settings import ExplainSettings
 from .specialisation import PhaseAxis
 from .units import BASE, Unit, every_head, latent_heads, together
 
+NAMES_OF_0_1 = {"arm": "condition", "arms": "conditions"}
+"""What version 0.1 called keys of settings.json."""
 UNFOLDED = 8
 """Modulus of the phases for a model without a grid, unless another is given."""
 LOG_TOLERANCE = 1e-2
@@ -218,6 +220,9 @@ class Explanation:
             write_atomic(path, dump_json(given))
             return
         there = read_json(path)
+        if not isinstance(there, dict):
+            raise BrokenRecordError(f"{path} does not hold the settings of an explanation; use another --out")
+        there = {NAMES_OF_0_1.get(key, key): value for key, value in there.items()}
         for key in sorted({*there, *given}):
             if there.get(key) != given.get(key):
                 raise UsageError(
