@@ -168,7 +168,13 @@ def test_a_run_needs_a_folder_and_a_plan_none(monkeypatch, capsys):
         said("train")
     monkeypatch.setattr(verbs, "cost", lambda settings, **given: [f"{settings.steps}", f"{given}"])
     said("train --plan --steps 5 --processes 8 --accelerator h200")
-    assert capsys.readouterr().out == "5\n{'processes': 8, 'accelerator': 'h200'}\n"
+    assert capsys.readouterr().out == "5\n{'processes': 8, 'accelerator': 'h200', 'tracker': None}\n"
+
+
+def test_a_plan_refuses_an_unknown_tracker():
+    """As the run would."""
+    with pytest.raises(UsageError, match=r"unknown tracker 'nonsense'; known: .*tensorboard"):
+        said("train --plan --tracker nonsense")
 
 
 def test_a_corpus_is_built_and_trained_on(tmp_path, capsys):

@@ -170,3 +170,27 @@ def test_what_cannot_be_planned_is_one_clear_line(given, message):
     )
     with pytest.raises(UsageError, match=message):
         plan(wide, **given)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("grid", [None, {"width": 8, "stride": 8}], ids=str)
+def test_activations_of_a_wide_model_follow_from_narrow_ones(monkeypatch, grid, precision):
+    """Exactly what a model of the real width keeps, without its weights."""
+    settings = settings_of(grid, hidden_size=192, feed_forward=320, precision=precision)
+    counted = activation_bytes(settings, 100)
+    monkeypatch.setattr("phasescope.training.activations.WIDE", 32)
+    assert activation_bytes(settings, 100) == counted
+
+
+def test_a_plan_of_a_very_wide_model_needs_little_memory(monkeypatch):
+    """No layer of its real size is made."""
+    made = []
+    to_empty = torch.nn.Module.to_empty
+
+    def noted(self, **given):
+        made.extend(param.numel() for param in self.parameters())
+        return to_empty(self, **given)
+
+    monkeypatch.setattr(torch.nn.Module, "to_empty", noted)
+    assert activation_bytes(settings_of(None, hidden_size=65_536), 100) > 65_536
+    assert max(made) < 1_000_000

@@ -113,7 +113,7 @@ def train(
         **chosen,
     )
     if plan:
-        print("\n".join(verbs.cost(settings, processes=processes, accelerator=accelerator)))
+        print("\n".join(verbs.cost(settings, processes=processes, accelerator=accelerator, tracker=tracker)))
         return
     if accelerator is not None or processes > 1:
         raise UsageError("--accelerator and --processes are for --plan; a run takes what `torchrun` gives it")

@@ -198,10 +198,18 @@ def train_anew(
     return train(chosen, Path(out), inputs, command="phasescope.train", report=report, measured=measured)
 
 
-def cost(settings: Training, *, processes: int = 1, accelerator: str | None = None) -> list[str]:
-    """What a run will take, in lines, before anything is trained; see `training.cost.plan`."""
-    from ..training.cost import plan
+def cost(
+    settings: Training, *, processes: int = 1, accelerator: str | None = None, tracker: str | None = None
+) -> list[str]:
+    """What a run will take, in lines, before anything is trained; see `training.cost.plan`.
 
+    Raises:
+        UsageError: as `plan`, and for a tracker that the run would refuse.
+    """
+    from ..training.cost import plan
+    from ..training.tracking import tracker_settings
+
+    tracker_settings(tracker, Path())
     return plan(settings, processes=processes, accelerator=accelerator)
 
 
