@@ -11,7 +11,6 @@ from ..models import CompressedQwen3ForCausalLM
 from ..models.attention import BLOCK, STRIP
 from .settings import Training
 
-
 WIDE = 256  # channels; wider models are extrapolated, as their weights may not fit into memory
 
 
