@@ -117,6 +117,32 @@ class WindowGrid:
         return f"W{self.width}/S{self.stride}" + (f"+{self.shift}" if self.shift else "")
 
 
+def boundary_residues(grids: Iterable[WindowGrid], stride: int, *, closing: bool = True) -> list[int]:
+    """Residues at which a boundary, and not what a gate weighs, loses a fact of two tokens, such as key and value.
+
+    The fact is cut where no window holds both its tokens. Where an entry is visible to the token that closes its
+    window, the value there no longer reads the key before it as it was: one more residue is lost.
+
+    Args:
+        grids: of the model; a fact is safe if any of them is.
+        stride: modulus of the residues, a multiple of the grids' strides.
+        closing: whether an entry is visible from the last token of its window on, or from the next.
+
+    Returns:
+        residues of the fact's first token, in rising order; none where windows overlap.
+    """
+    folding = [grid for grid in grids if grid.stride > 1 and stride % grid.stride == 0]
+    if not folding:
+        return []
+    inside = {
+        (start + token) % stride
+        for grid in folding
+        for start in range(-grid.shift % grid.stride, stride, grid.stride)
+        for token in range(max(grid.width - 1 - closing * (grid.width <= grid.stride), 0))
+    }
+    return sorted(set(range(stride)) - inside)
+
+
 def common_stride(strides: Iterable[int], residues: int = RESIDUES) -> int | None:
     """The stride by which the results of a model with one or several grids are folded.
 

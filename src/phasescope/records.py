@@ -224,7 +224,8 @@ class Dropped(Record):
 
     Attributes:
         v: version of this schema.
-        condition, trial, cluster, block, layout: as in `Observation`.
+        condition, trial, cluster, block, layout, source_position, query_position: as in `Observation`; version 0.1
+            did not write the positions.
         dropped: the reason.
     """
 
@@ -234,6 +235,8 @@ class Dropped(Record):
     cluster: Name
     block: Name
     layout: Index
+    source_position: Index | None = None
+    query_position: Index | None = None
     dropped: Name
 
 

@@ -158,7 +158,6 @@ def test_a_report_shows_itself_in_a_notebook(folder, tmp_path):
     assert HOSTILE not in shown
     assert "Condition" in report.text
     assert len(repr(report)) < 300
-    assert "give --draws 60 or more" in report.text
 
 
 def test_several_runs_need_a_folder_of_their_own(folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from phasescope.records import Observation
 from phasescope.statistics.table import Table
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 def flat(stride: int, accuracy: float = 0.7) -> Floats:
@@ -38,13 +40,17 @@ def one_bad_phase(stride: int, size: float, accuracy: float = 0.7) -> Floats:
 class Design:
     """Who is asked what, with which noise; effects are on the logit scale, as in the planted backend.
 
-    p = σ(logit(curve[phase]) + block + cluster + layout + trend · position)
+    p = σ(logit(curve[phase]) + block + cluster + layout + trend · position + aperiodic + together)
 
     Args:
         clusters, layouts, questions: sizes; one question per cluster gives independent blocks.
         block_sd, cluster_sd, layout_sd: SD of a question's, a context's and a context's layout's effect.
         trend: logits per token of position.
         own_layouts: every question has its own order of positions over the layouts (in-sequence padding).
+        aperiodic: what position does besides, without a period; see `APERIODIC`.
+        size: of that, in logits.
+        query_moves: the query moves with the source, as when the pads stand before both.
+        together: logits by (source + query) mod the length of the curve, as a wave of that height.
     """
 
     clusters: int = 25
@@ -55,6 +61,10 @@ class Design:
     layout_sd: float = 0.5
     trend: float = 0.0
     own_layouts: bool = False
+    aperiodic: str = "none"
+    size: float = 0.0
+    query_moves: bool = False
+    together: float = 0.0
 
     @property
     def sd(self) -> float:
@@ -62,6 +72,14 @@ class Design:
         return float(np.sqrt(self.block_sd**2 + self.cluster_sd**2 + self.layout_sd**2))
 
 
+APERIODIC: dict[str, Callable[[Ints, Ints], Floats]] = {
+    "none": lambda position, offset: np.zeros(position.shape),
+    "step": lambda position, offset: -1.0 * (position > 20),
+    "cliff": lambda position, offset: -1.0 * (offset > 11),
+    "saturating": lambda position, offset: 2 * (1 - np.exp(-position / 6)),
+    "bump": lambda position, offset: -1.0 * ((position >= 18) & (position < 23)),
+}
+"""What position does, per unit of size: along the source's position, or the number of pads of a block."""
 CLUSTERED = Design()
 INDEPENDENT = Design(clusters=100, questions=1, cluster_sd=0.0, layout_sd=0.0)
 
@@ -95,12 +113,19 @@ def plant(curve: Floats, design: Design, rng: np.random.Generator) -> Table:
         + rng.normal(0, design.layout_sd, (c, layouts, 1))
     )
     trend_CLQ = design.trend * (source_CLQ - source_CLQ.mean())
+    query_CLQ = np.full_like(source_CLQ, source_CLQ.max() + 10)
+    if design.query_moves:
+        query_CLQ = np.broadcast_to(start_C11 + step_1L1 + layouts + 2 * q + 10, source_CLQ.shape).copy()
+    offset_CLQ = source_CLQ - source_CLQ.min(axis=1, keepdims=True)
     margin_CLQ = logit(curve)[source_CLQ % len(curve)] + effects_CLQ + trend_CLQ
+    margin_CLQ += design.size * APERIODIC[design.aperiodic](source_CLQ, offset_CLQ)
+    phase_CLQ = (source_CLQ + query_CLQ) % len(curve)
+    margin_CLQ += design.together / 2 * np.sin(2 * np.pi * (phase_CLQ + 0.5) / len(curve))
     margin_CLQ = margin_CLQ - logit(rng.random((c, layouts, q)))
     return Table(
         condition="planted",
         source_CLQ=source_CLQ,
-        query_CLQ=np.full_like(source_CLQ, source_CLQ.max() + 10),
+        query_CLQ=query_CLQ,
         asked_CQ=np.ones((c, q), dtype=bool),
         outcomes={"accuracy": (margin_CLQ > 0).astype(np.float64), "logprob": -np.logaddexp(0, -margin_CLQ)},
     )

@@ -40,6 +40,10 @@ def test_a_sensitive_condition_is_described_in_full(rng):
             "paired_test",
             "period",
             "smallest_detectable_effect",
+            "depth",
+            "steps",
+            "inside_gap",
+            "interaction",
         ],
         1,
     )

@@ -267,7 +267,7 @@ def spread_forest(key: str, conditions: Sequence[tuple[str, bool, State, Finding
         parts.append(text(width, y + 4.5, interval_words(finding, unit=""), "number", "end"))
     caption = (
         "How much accuracy varies with phase, sampling noise removed; 95 % intervals over contexts. Filled: "
-        "phase-sensitive; hollow: flat; half filled: undecided. Grey: control."
+        "phase-sensitive; hollow: flat; half filled: undecided or dependent on position. Grey: control."
     )
     rows = [
         (plain(a), "control" if control else "tested", state, interval_words(f))
@@ -280,7 +280,7 @@ def spread_forest(key: str, conditions: Sequence[tuple[str, bool, State, Finding
 def _marker(at: Point, state: State, kind: str) -> Markup:
     """A dot whose filling, not its colour, tells the state."""
     ring = dot(at, 5.5, f"ring {kind}{' full' if state == 'sensitive' else ''}")
-    if state != "undecided":
+    if state in ("sensitive", "flat"):
         return ring
     x, y = at
     half = element(

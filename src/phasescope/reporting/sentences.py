@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..records import Finding
+from ..statistics.intervals import SIGNIFICANT
+from ..statistics.missing import phases_missing
 from ..statistics.verdict import (
     Judgement,
     State,
@@ -19,6 +21,7 @@ from .words import STATES, interval_words, listed, p_of, p_words, percent, plain
 
 ROOM = 0.02
 """Mean recall nearer than this to none or all cannot tell a model that is even from a task that is too hard or easy."""
+NOT_FLAT = {"sensitive": "not flat", "position": "dependent on position", "undecided": "undecided"}
 COLUMNS = ("Condition", "Verdict", "Mean", "Worst residue", "Phase SD", "Gap", "Period (own)")
 
 
@@ -31,11 +34,14 @@ def sentence(findings: Sequence[Finding]) -> str:
         warning = (
             "; position, protocol or engine may then explain the other conditions too" * judgement.control
         )
-        return f"{subject} is {what}: {_period(findings)}, with {_size(findings)}{warning}."
+        return f"{subject} is {what}: {_what(findings)}{_depth(findings)}{warning}."
+    if judgement.state == "position":
+        return f"{subject} depends on position, but not on phase: {_steps(findings)}, and it does not repeat."
     if judgement.state == "flat":
         right = ", as it should be" if judgement.control else ""
-        return f"{subject} is flat{right}: {_limit(findings)}{_finer(findings)}."
-    return f"{subject} is undecided: {_doubt(judgement, findings)}{_finer(findings)}."
+        return f"{subject} is flat{right}: {_limit(findings)}{_depth(findings)}{_finer(findings)}."
+    doubt = _missing(findings) if judgement.missing else f"{_doubt(judgement, findings)}{_finer(findings)}"
+    return f"{subject} is undecided: {doubt}."
 
 
 def verdict(findings: Iterable[Finding]) -> str:
@@ -58,15 +64,84 @@ def verdict(findings: Iterable[Finding]) -> str:
         most = max(names["sensitive"], key=lambda name: _spread(conditions[name]))
         parts.append(
             f"{len(names['sensitive'])} of {len(tested)} tested conditions are phase-sensitive, "
-            f"most of all {plain(most)}: {_period(conditions[most])}, with {_size(conditions[most])}"
+            f"most of all {plain(most)}: {_what(conditions[most])}"
         )
-    quiet: tuple[State, ...] = ("flat", "undecided")
+    quiet: tuple[State, ...] = ("position", "flat", "undecided")
     for state in quiet:
         if names[state]:
             verb = "is" if len(names[state]) == 1 else "are"
-            parts.append(f"{listed([plain(name) for name in names[state]])} {verb} {state}")
+            parts.append(f"{listed([plain(name) for name in names[state]])} {verb} {STATES[state]}")
     parts += [_few_draws(tested[0])] if tested[0].draws_needed else []
     return f"{'; '.join([*parts, rest])}."
+
+
+def _what(findings: Sequence[Finding]) -> str:
+    """How a phase-sensitive condition depends on phase."""
+    if judge(findings).together is None:
+        return f"{_period(findings)}, with {_size(findings)}"
+    acting = find(findings, "interaction")
+    assert acting is not None
+    sign = "+" if acting.detail["together"] == "sum" else "−"
+    size = "" if acting.value is None else f", SD {points(acting.value)} points"
+    return (
+        f"recall depends on (source {sign} query) mod {acting.stride} and on neither position alone "
+        f"({p_of(acting)}{size})"
+    )
+
+
+ALONG = {
+    "source": "after token {after:,} of the prompt, where the fact stands",
+    "query": "in prompts whose question ends after token {after:,}",
+    "distance": "from a distance of {after:,} tokens between fact and question on",
+    "offset": "after {after:,} further tokens of padding",
+}
+
+
+def _steps(findings: Sequence[Finding]) -> str:
+    """The steps in position, the two largest of them in words."""
+    found = find(findings, "steps")
+    assert found is not None
+    largest = sorted(found.detail["steps"], key=lambda step: -abs(step["size"]))[:2]
+    words = [
+        f"{'falls' if step['size'] < 0 else 'rises'} by {points(abs(step['size']))} points "
+        f"{ALONG[step['along']].format(after=step['after'])}"
+        for step in largest
+    ]
+    return f"recall {listed(words)} ({p_of(found)})"
+
+
+def _depth(findings: Sequence[Finding]) -> str:
+    """A trend and steps beside the verdict, where they are significant."""
+    depth, steps = find(findings, "depth"), find(findings, "steps")
+    words = ""
+    if depth is not None and depth.value is not None and (corrected(depth) or 0.0) < SIGNIFICANT:
+        change = f"{'falls' if depth.value < 0 else 'rises'} by {points(abs(depth.value))} points"
+        words = f"; it also {change} smoothly over the positions of a question ({p_of(depth)})"
+    if steps is not None and steps.value is not None and (corrected(steps) or 0.0) < SIGNIFICANT:
+        words += f"; beside it {_steps(findings)}"
+    return words
+
+
+def _missing(findings: Sequence[Finding]) -> str:
+    """Which answers are missing, and what they could change."""
+    missing = find(findings, "missing")
+    assert missing is not None
+    phases = phases_missing(missing)
+    if not missing.detail["missing"]:
+        return f"phase {listed([*map(str, phases)])} of {missing.stride} was never asked"
+    where = f" at phase {listed([*map(str, phases)])} of {missing.stride}" if phases else ""
+    p = "" if missing.p_value is None else f" ({p_of(missing)})"
+    words = (
+        f"answers are missing{where}{p}: {percent(missing.value or 0.0)} of the prompts, and "
+        f"{percent(missing.detail['broken_blocks'])} of the questions miss at least one"
+    )
+    bounds = missing.detail.get("bounds")
+    if bounds is None:
+        return words
+    mean, spread = ([bounds[end][name] for end in ("wrong", "right")] for name in ("mean", "phase_sd"))
+    ends = "" if None in spread else f", and a phase SD of {points(spread[0])} or {points(spread[1])} points"
+    means = f"{percent(mean[0])} or {percent(mean[1])}"
+    return f"{words}; if they were all wrong or all right, mean recall would be {means}{ends}"
 
 
 def _spread(findings: Sequence[Finding]) -> float:
@@ -153,7 +228,7 @@ def _controls(controls: Sequence[Judgement], conditions: dict[str, list[Finding]
     those = f"the control {names} is" if len(controls) == 1 else f"the controls {names} are"
     states = {control.state for control in controls}
     if states != {"flat"}:
-        state = "not flat" if "sensitive" in states else "undecided"
+        state = next(word for key, word in NOT_FLAT.items() if key in states)
         return f"but {those} {state}, so position, protocol or engine may explain the rest"
     least = (find(conditions[c.condition], "smallest_detectable_effect") for c in controls)
     limits = [finding.value for finding in least if finding and finding.value]

@@ -8,7 +8,12 @@ from ..errors import plain as plain
 from ..records import Finding
 from ..statistics.verdict import State, corrected, is_floor
 
-STATES: dict[State, str] = {"sensitive": "phase-sensitive", "flat": "flat", "undecided": "undecided"}
+STATES: dict[State, str] = {
+    "sensitive": "phase-sensitive",
+    "position": "dependent on position",
+    "flat": "flat",
+    "undecided": "undecided",
+}
 
 
 def number(value: float, digits: int = 1) -> str:

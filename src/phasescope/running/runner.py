@@ -185,6 +185,8 @@ def _line(condition: Condition, trial: Trial, reply: Reply | NoReply) -> Observa
         cluster=trial.cluster,
         block=trial.block,
         layout=trial.layout,
+        source_position=trial.source_position,
+        query_position=len(trial.prompt_ids) - 1,
         dropped=reply.reason,
     )
 

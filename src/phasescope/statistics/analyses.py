@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from ..records import SCHEMA, Finding, Record
 from ..runs import RunDescription
 from .analysis import analyse
 from .conditions import Condition
+from .intervals import SIGNIFICANT
+from .missing import find_missing
 from .profile import Profile, write_profiles
 from .sweep import analyse_sweep
 from .verdict import Judgement, correct, judge
@@ -142,6 +145,8 @@ def analyse_conditions(
         UsageError: if every prompt was dropped.
     """
     _refuse_empty(conditions)
+    # Holm's smallest p over m conditions is m / (draws + 1): it must be able to fall below the level.
+    draws = max(draws, math.ceil(len(conditions) / SIGNIFICANT))
     found: list[list[Finding]] = []
     for done, condition in enumerate(conditions):
         progress(done, len(conditions))
@@ -173,6 +178,16 @@ def _findings(condition: Condition, conditions: Sequence[Condition], seed: int, 
     if condition.protocol == SWEEP:
         return [_marked(f, condition) for f in _sweep_findings(condition, generator, draws)]
     findings = _at_fold(condition, condition.fold, generator, draws)
+    findings.append(
+        find_missing(
+            condition.observations,
+            condition.dropped,
+            stride=condition.fold,
+            coordinate=condition.coordinate,
+            rng=generator.spawn(1)[0],
+            draws=draws,
+        )
+    )
     controlled = {other.fold for other in conditions if other.control_among(conditions) is condition}
     for fold in sorted(controlled - {condition.fold}):
         # Only the rates are kept, which need no permutations.
@@ -188,6 +203,7 @@ def _at_fold(condition: Condition, fold: int, rng: np.random.Generator, draws: i
             fold=fold,
             residues=condition.described.protocol.residues,
             coordinate=condition.coordinate,
+            boundary=condition.boundary,
             rng=rng,
             draws=draws,
         )

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..errors import UsageError
 from ..records import Finding, Observation
-from .fold import Fold, identified_fold, mean_rate, phase_effects, phase_rates, within_blocks
+from .fold import Fold, fold_table, identified_fold, mean_rate, phase_effects, phase_rates, within_blocks
+from .interaction import find_interaction
 from .intervals import SIGNIFICANT, Estimate, Rates, clustered_t, clustered_wilson, wilson
-from .period import CANDIDATES, find_period
+from .period import CANDIDATES
 from .permutation import paired_test, permutation_p, quadratic_form
-from .phase_effect import POWER, phase_sd, smallest_effect
+from .phase_effect import POWER, SHARES, phase_sd, smallest_effect
+from .position import PositionEffects, position_effects
 from .split_half import LOWEST, WIDEST, split_half
 from .table import Coordinate, Outcome, Table, tabulate
 
@@ -42,6 +44,15 @@ METHODS = {
     "period": "smallest p over candidate strides of the phase fold and of a single phase, without block means "
     "and a cubic trend; its p by permuting the layouts of whole clusters; named is the smallest stride that "
     "its multiples do not improve (p ≤ 0.002)",
+    "depth": "change along a cubic in position from the lowest to the highest position of a block, without block "
+    "means; p by permuting the layouts of whole clusters",
+    "steps": "largest step among those that explain most of what is beyond block means, a cubic trend and the period; "
+    "p of the largest single step by permuting the layouts of whole clusters",
+    "inside_gap": "split-half gap among the phases that no boundary of windows loses",
+    "boundary_loss": "mean over the phases inside windows less the mean over those that a boundary loses, of the "
+    "effects within blocks; cluster t interval",
+    "interaction": "dependence on (source ± query) modulo the stride beyond the residues of either; p by permuting the "
+    "layouts of whole clusters; no p where the layouts cannot tell them apart",
     "smallest_detectable_effect": "phase SD that the phase test at 5 % would have found with 80 % power, "
     "from the noise over clusters",
 }
@@ -54,6 +65,7 @@ def analyse(
     fold: int | None = None,
     residues: int = 24,
     coordinate: Coordinate = "source",
+    boundary: Sequence[int] = (),
     rng: np.random.Generator,
     draws: int = 2000,
 ) -> list[Finding]:
@@ -65,6 +77,7 @@ def analyse(
         fold: modulus at which phases are compared; by default the stride.
         residues: modulus of the residue rates and the worst residue.
         coordinate: the position that is folded, `source` or `query`.
+        boundary: residues modulo the stride that a boundary of windows loses; see `grid.boundary_residues`.
         rng: of permutations, halvings and resamples.
         draws: permutations per test.
 
@@ -87,6 +100,8 @@ def analyse(
     view = _View(table, coordinate, stride, design, effects, rng, draws)
     strides = [*CANDIDATES, *([stride] if stride else [])]
     findings = [*_core(view, "accuracy", strides), *_further(view), _worst(view, "accuracy", residues)]
+    if stride is not None and stride == modulus:
+        findings += _inside(view, boundary)
     findings += _rates(view, "phase_rate", "accuracy", modulus)
     findings += _rates(view, "residue_rate", "accuracy", residues)
     if "candidate_accuracy" in table.outcomes:
@@ -108,6 +123,16 @@ class _View:
     effects: dict[Outcome, Rates]
     rng: np.random.Generator
     draws: int
+
+    def beyond(self, outcome: Outcome, found: PositionEffects) -> _View | None:
+        """The same beyond steps that explain more than a period, if those leave all phases comparable."""
+        if not found.lead:
+            return None
+        design = fold_table(self.table, self.coordinate, self.design.modulus, found.trend_NK)
+        if not design.identified:
+            return None
+        effects = {**self.effects, outcome: phase_effects(self.table, outcome, design)}
+        return replace(self, design=design, effects=effects, rng=self.rng.spawn(1)[0])
 
     def compared(self, estimate: Estimate) -> Estimate:
         """The estimate, or none where the layouts are too few to compare every phase with every other."""
@@ -137,11 +162,23 @@ class _View:
 
 
 def _core(view: _View, outcome: Outcome, strides: Sequence[int]) -> Iterator[Finding]:
-    """What is found of every outcome: mean, phase SD, split-half and raw gap, phase test, period."""
+    """What is found of every outcome: mean, phase SD, split-half and raw gap, phase test, period, depth, steps."""
     yield _mean(view, outcome)
+    phases = [*_phases(view, outcome)]
+    found = position_effects(view.table, outcome, view.coordinate, strides, view.rng, view.draws)
+    if (beyond := view.beyond(outcome, found)) is not None:
+        phases = [*_phases(beyond, outcome)]
+    yield from phases
+    yield _period(beyond or view, outcome, found)
+    yield _depth(view, outcome, found)
+    yield _steps(view, outcome, found)
+
+
+def _phases(view: _View, outcome: Outcome) -> Iterator[Finding]:
+    """How far the phases of the fold differ, and whether by more than chance."""
     yield _spread(view, outcome)
     halves = split_half(view.effects[outcome], WIDEST, view.rng)
-    gap = view.compared(halves.estimate.within(0.0, np.inf))
+    gap = view.compared(halves.estimate.within(0.0, np.inf if outcome == "logprob" else 1.0))
     detail = {"picked": halves.picked(view.design.phase_S), "unclipped": halves.estimate.value}
     yield view.at_fold("split_half_gap", outcome, gap, detail=detail)
     values_CLQ = within_blocks(view.table.outcomes[outcome], view.table, view.design.trend_NK)
@@ -151,20 +188,36 @@ def _core(view: _View, outcome: Outcome, strides: Sequence[int]) -> Iterator[Fin
     yield view.at_fold("raw_gap", outcome, view.compared(Estimate(float(gap_D[0]))), detail=null)
     p_value = permutation_p(quadratic_form(sum_DS, view.design.inverse_SS))
     yield view.at_fold("phase_test", outcome, Estimate(None), p_value=p_value, detail={"draws": view.draws})
-    yield _period(view, outcome, strides)
 
 
-def _period(view: _View, outcome: Outcome, strides: Sequence[int]) -> Finding:
+def _period(view: _View, outcome: Outcome, effects: PositionEffects) -> Finding:
     """The period with what was searched, and the phase SD (accuracy: in points) that would have been seen."""
-    found = find_period(view.table, outcome, view.coordinate, strides, view.rng, view.draws)
+    found = effects.period
     smallest = view.smallest(outcome, SIGNIFICANT / max(len(found.tested), 1))
     if smallest is not None and outcome != "logprob":
         smallest *= 100
     detail = {**found.detail(), "smallest_detectable_effect": smallest, "draws": view.draws}
+    if found is not effects.alone:
+        detail |= {"without_steps": {"period": effects.alone.stride, "p": effects.alone.p_value}}
     estimate = Estimate(found.stride)
     return view.finding(
         "period", outcome, estimate, p_value=found.p_value, expected=view.stride, detail=detail
     )
+
+
+def _depth(view: _View, outcome: Outcome, effects: PositionEffects) -> Finding:
+    """The change from the lowest to the highest position of a block, and whether there is a smooth trend."""
+    depth = effects.depth
+    detail = {"draws": view.draws}
+    return view.finding("depth", outcome, Estimate(depth.change), p_value=depth.p_value, detail=detail)
+
+
+def _steps(view: _View, outcome: Outcome, effects: PositionEffects) -> Finding:
+    """The largest step, where steps explain more than a period does; all of them in the detail."""
+    steps = effects.steps
+    largest = max(steps.steps, key=lambda step: abs(step.size)).size if effects.stand else None
+    detail = {**steps.detail(), "more_than_period": effects.lead, "draws": view.draws}
+    return view.finding("steps", outcome, Estimate(largest), p_value=steps.p_value, detail=detail)
 
 
 def _further(view: _View) -> Iterator[Finding]:
@@ -182,6 +235,29 @@ def _further(view: _View) -> Iterator[Finding]:
     yield view.at_fold("smallest_detectable_effect", "accuracy", Estimate(smallest), detail=detail)
 
 
+def _inside(view: _View, boundary: Sequence[int]) -> Iterator[Finding]:
+    """How far the phases inside the windows differ, what those at a boundary lose, and what acts together."""
+    [rng] = view.rng.spawn(1)
+    phase_S, effects = view.design.phase_S, view.effects["accuracy"]
+    at_S = np.isin(phase_S, boundary)
+    detail: dict[str, Any] = {"boundary": list(boundary)}
+    if (~at_S).sum() > 1:
+        halves = split_half(effects.only(~at_S), WIDEST, rng)
+        gap = view.compared(halves.estimate.within(0.0, 1.0))
+        picked = halves.picked(phase_S[~at_S])
+        yield view.at_fold("inside_gap", "accuracy", gap, detail={**detail, "picked": picked})
+    if at_S.any() and not at_S.all():
+        loss = effects.contrast(np.where(at_S, -1 / at_S.sum(), 1 / (~at_S).sum()))
+        low, high = _interval(loss, "logprob")
+        estimate = view.compared(Estimate(float(loss.rate_R[0]), low[0], high[0]))
+        yield view.at_fold("boundary_loss", "accuracy", estimate, detail=detail)
+    acting = find_interaction(view.table, "accuracy", view.design, rng, view.draws)
+    detail = {"together": acting.together, "draws": view.draws}
+    yield view.at_fold(
+        "interaction", "accuracy", Estimate(acting.spread), p_value=acting.p_value, detail=detail
+    )
+
+
 def _mean(view: _View, outcome: Outcome) -> Finding:
     rate = mean_rate(view.table, outcome)
     low, high = _interval(rate, outcome)
@@ -191,7 +267,8 @@ def _mean(view: _View, outcome: Outcome) -> Finding:
 
 
 def _spread(view: _View, outcome: Outcome) -> Finding:
-    return view.at_fold("phase_sd", outcome, view.compared(phase_sd(view.effects[outcome])))
+    most = np.inf if outcome == "logprob" else SHARES
+    return view.at_fold("phase_sd", outcome, view.compared(phase_sd(view.effects[outcome], most)))
 
 
 def _worst(view: _View, outcome: Outcome, residues: int) -> Finding:

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from ..errors import UsageError, plain
+from ..grid import boundary_residues
 from ..observations import Observations
 from ..records import Dropped, count_reasons
 from ..runs import ConditionDescription, RunDescription, folds, read_run
@@ -51,6 +52,11 @@ class Condition:
     def protocol(self) -> str:
         """Name of the protocol."""
         return self.described.protocol.name
+
+    @property
+    def boundary(self) -> list[int]:
+        """Residues at which the boundary of its model's windows loses a fact; none without a grid."""
+        return boundary_residues(self.described.backend.grids or (), self.fold) if self.stride else []
 
     @property
     def coordinate(self) -> Literal["source", "query"]:

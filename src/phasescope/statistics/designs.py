@@ -80,6 +80,30 @@ def block_counts(groups: Groups) -> Floats:
     return count_BS[:, 1:].astype(np.float64)
 
 
+def joint_gram(groups: Sequence[Groups]) -> Floats:
+    """Gᵀ G of the columns of several groupings side by side, without block means; shape [Σ count, Σ count]."""
+    layouts = groups[0].label_CLQ.shape[1]
+    count_BX = np.hstack([block_counts(one) for one in groups])
+    gram: Floats = np.block([[_shared(one, other) for other in groups] for one in groups])
+    gram -= count_BX.T @ count_BX / layouts
+    return gram
+
+
+def _shared(one: Groups, other: Groups) -> Floats:
+    """How many trials two groups share, for all pairs of them."""
+    shape = one.count + 1, other.count + 1
+    pair_CLQ = (one.label_CLQ + 1) * shape[1] + other.label_CLQ + 1
+    shared = np.bincount(pair_CLQ.reshape(-1), minlength=shape[0] * shape[1]).reshape(shape)
+    inner: Floats = shared[1:, 1:].astype(np.float64)
+    return inner
+
+
+def trend_cross(trend_NK: Floats, groups: Groups) -> Floats:
+    """trendᵀ indicator of each group; shape [K, count]."""
+    sums = [groups.sums(column_N.reshape(groups.label_CLQ.shape)) for column_N in trend_NK.T]
+    return np.array(sums).reshape(-1, groups.count)
+
+
 @dataclass(frozen=True, eq=False)
 class Written:
     """Columns that are written out, of shape [C·L·Q, K]."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .designs import Groups, permuted_sums
+from .designs import Groups, permuted_sums, trend_cross
 from .intervals import Rates, rates
 from .table import Coordinate, Floats, Ints, Outcome, Table
 
@@ -149,8 +149,7 @@ def fold_table(
     groups = Groups(label_CLQ, len(phase_S))
     if trend is None:
         trend = np.empty((label_CLQ.size, 0))
-    cross_KS = np.array([groups.sums(column.reshape(label_CLQ.shape)) for column in trend.T])
-    cross_KS = cross_KS.reshape(-1, len(phase_S))
+    cross_KS = trend_cross(trend, groups)
     gram_SS = groups.gram() - cross_KS.T @ cross_KS
     profiles = table.n_clusters if own else 1
     return Fold(modulus, phase_S, trials_S, groups, gram_SS, inverse(gram_SS), trend, cross_KS, profiles)

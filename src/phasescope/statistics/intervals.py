@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 from scipy import stats
 
 from .table import Floats
@@ -48,6 +49,15 @@ class Rates:
     rate_R: Floats
     trials_R: Floats
     deviation_CR: Floats
+
+    def only(self, kept_R: npt.NDArray[np.bool_]) -> Rates:
+        """Some of the groups."""
+        return Rates(self.rate_R[kept_R], self.trials_R[kept_R], self.deviation_CR[:, kept_R])
+
+    def contrast(self, weight_R: Floats) -> Rates:
+        """A weighted sum of the groups, as one group."""
+        trials = self.trials_R.sum(keepdims=True)
+        return Rates((weight_R @ self.rate_R)[None], trials, (self.deviation_CR @ weight_R)[:, None])
 
     @property
     def se(self) -> Floats:

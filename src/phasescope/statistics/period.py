@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ class Period:
         candidate_p: by testable candidate, its p corrected for the search.
         not_testable: candidates without two full turns in the layouts.
         share: by candidate, share of the variation within blocks that its phases explain.
+        gain: what the best candidate explains in units of noise, less two for each of its contrasts (Akaike's price).
     """
 
     stride: int | None
@@ -38,11 +39,18 @@ class Period:
     candidate_p: dict[int, float]
     not_testable: list[int]
     share: dict[int, float]
+    gain: float = 0.0
 
     @property
     def tested(self) -> list[int]:
         """Candidates with two full turns in the layouts."""
         return [*self.candidate_p]
+
+    def twice(self) -> Period:
+        """The same with p doubled, where it was looked for a second time."""
+        p_value = None if self.p_value is None else min(1.0, 2 * self.p_value)
+        significant = p_value is not None and p_value <= SIGNIFICANT
+        return replace(self, p_value=p_value, stride=self.stride if significant else None)
 
     def detail(self) -> dict[str, Any]:
         """What was searched, as a finding records it."""
@@ -64,6 +72,7 @@ def find_period(
     *,
     own: bool = False,
     few: bool = False,
+    trend: Floats | None = None,
 ) -> Period:
     """Search for a period among the candidates that fit twice into the layouts.
 
@@ -90,11 +99,13 @@ def find_period(
             has size 0.15 at nominal 0.05. And each fold competes with a smooth curve of as many degrees of
             freedom, whose own −log p is taken off: a deterministic model answers without noise, and then
             any curve that is not exactly cubic looks like one of the long strides.
+        trend: orthonormal columns that the scores are to be free of; by default a cubic in position.
 
     Source: Westfall and Young 1993, Resampling-Based Multiple Testing, for the smallest p and its null;
         Anderson and Legendre 1999, Journal of Statistical Computation and Simulation 62, 271–303, for the refit.
     """
-    trend = trend_basis(table, coordinate, own=own)
+    if trend is None:
+        trend = trend_basis(table, coordinate, own=own)
     fitting = [s for s in sorted(set(candidates)) if 2 * s <= table.n_layouts]
     designs = {s: fold_table(table, coordinate, s, trend, own=own) for s in fitting}
     folds = {s: design for s, design in designs.items() if len(design.phase_S) > design.profiles}
@@ -114,7 +125,7 @@ def find_period(
     for (stride, fold), sum_DS in zip(folds.items(), sums, strict=False):
         square_D[stride] = quadratic_form(sum_DS, fold.inverse_SS)
         best_D = np.maximum(
-            *(_surprise(part_D, left_D) for part_D in (square_D[stride], _spike(sum_DS, fold)))
+            *(surprise(part_D, left_D) for part_D in (square_D[stride], _spike(sum_DS, fold)))
         )
         score_D[stride] = best_D - _curve(sums[-1], fold.profiles * (stride - 1), left_D)
     best_D = np.max([*score_D.values()], axis=0)
@@ -126,6 +137,7 @@ def find_period(
         candidate_p={s: float(np.mean(best_D >= score_D[s][0] * (1 - 1e-9))) for s in folds},
         not_testable=not_testable,
         share={s: float(square_D[s][0]) / total if total > 0 else 0.0 for s in folds},
+        gain=max(search.gain(stride, explained) for stride in folds),
     )
 
 
@@ -155,7 +167,7 @@ def _orthonormal(column_NK: Floats) -> Floats:
 
 def _curve(sum_DK: Floats, columns: int, left_D: Floats | None) -> Floats | float:
     """−log p of each draw of a smooth curve with so many columns beyond the trend; 0 where none competes."""
-    return 0.0 if left_D is None else _surprise((sum_DK[:, :columns] ** 2).sum(axis=1), left_D)
+    return 0.0 if left_D is None else surprise((sum_DK[:, :columns] ** 2).sum(axis=1), left_D)
 
 
 def _of_rest(squares_D: Floats, left_D: Floats | None) -> Floats:
@@ -169,7 +181,7 @@ def _spike(sum_DS: Floats, design: Fold) -> Floats:
     return np.asarray((sum_DS**2 / np.where(size_S > 1e-6, size_S, np.inf)).max(axis=1))
 
 
-def _surprise(squares_D: Floats, left_D: Floats | None) -> Floats:
+def surprise(squares_D: Floats, left_D: Floats | None = None) -> Floats:
     """−log p of what each draw explains, under the gamma distribution with the mean and variance of all other draws.
 
     The observed draw must not be set apart: if it alone were left out of the moments, every permutation
@@ -207,6 +219,12 @@ class _Search:
         within = [fold.without_trend(sum_DS, trend_DK) for fold, sum_DS in zip(folds, sums, strict=False)]
         return [*within, *sums[len(folds) :]]
 
+    def gain(self, stride: int, explained: dict[int, Floats]) -> float:
+        """What a stride explains in units of noise, less two for each of its contrasts."""
+        contrasts = len(self.folds[stride].phase_S) - self.folds[stride].profiles
+        noise = explained[stride][1:].mean() / contrasts
+        return float(explained[stride][0] / noise) - 2 * contrasts if noise > 0 else 0.0
+
     def named(self, explained: dict[int, Floats]) -> int:
         """The smallest stride that its multiples do not significantly improve.
 
@@ -215,19 +233,14 @@ class _Search:
         own and that no testable multiple improves; where even the stride itself is improved, it goes on from
         the best of its multiples.
         """
-
-        def gain(stride: int) -> float:
-            contrasts = len(self.folds[stride].phase_S) - self.folds[stride].profiles
-            noise = explained[stride][1:].mean() / contrasts
-            return float(explained[stride][0] / noise) - 2 * contrasts if noise > 0 else 0.0
-
-        start = max(self.folds, key=gain)
+        start = max(self.folds, key=lambda stride: self.gain(stride, explained))
         while True:
             for stride in (s for s in self.folds if start % s == 0):
                 own = stride == start or permutation_p(explained[stride]) <= SIGNIFICANT
                 if own and not self.improved(stride):
                     return stride
-            start = max((s for s in self.folds if s > start and s % start == 0), key=gain)
+            multiples = [s for s in self.folds if s > start and s % start == 0]
+            start = max(multiples, key=lambda stride: self.gain(stride, explained))
 
     def improved(self, stride: int) -> bool:
         """Whether some multiple of the stride explains more than its own phases do.
@@ -252,7 +265,7 @@ class _Search:
         for multiple, sum_DS in zip(multiples, sums, strict=False):
             own_SS = _own(multiple, base)
             inverse_SS = inverse(own_SS.T @ multiple.gram_SS @ own_SS)
-            surprise_D = _surprise(quadratic_form(sum_DS @ own_SS, inverse_SS), left_D)
+            surprise_D = surprise(quadratic_form(sum_DS @ own_SS, inverse_SS), left_D)
             columns = base.profiles * (multiple.modulus - stride)
             surprises.append(surprise_D - _curve(sums[-1], columns, left_D))
         return permutation_p(np.max(surprises, axis=0)) <= max(IMPROVES, 1 / (1 + self.draws))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +79,11 @@ def _unseen(trials_S: Floats) -> float:
     return float((rare * (1 - rare) / trials_S).sum() * (1 - 1 / len(trials_S)))
 
 
-def phase_sd(effects: Rates) -> Estimate:
+SHARES = 0.5
+"""The largest SD that shares can have: half of them 0, half 1."""
+
+
+def phase_sd(effects: Rates, most: float = math.inf) -> Estimate:
     """Standard deviation tau of the true accuracy over phases, without sampling, block and layout noise.
 
         tau² = (Σ_s θ_s² − tr V) / S
@@ -94,6 +99,10 @@ def phase_sd(effects: Rates) -> Estimate:
 
     Why: a jackknife standard error of tau or tau² vanishes at tau = 0, and the non-central F interval
     assumes equal variances, which one bad phase near the ceiling does not have.
+
+    Args:
+        effects: of the phases, with their deviations.
+        most: the largest value that there can be: `SHARES` for accuracy.
 
     Returns:
         tau in the outcome's units; without interval from one cluster.
@@ -112,7 +121,7 @@ def phase_sd(effects: Rates) -> Estimate:
 
     low, high = bound(excess, -1), bound(max(excess, 0.0), 1)
     value, low, high = (float(np.sqrt(max(t, 0.0) / phases)) for t in (excess, low, high))
-    return Estimate(value, low, high)
+    return Estimate(value, low, high).within(0.0, most)
 
 
 def noncentrality(d: float, e: float, level: float = SIGNIFICANT, reach: float = 1e4) -> float | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .designs import Groups, block_counts, permuted_sums
+from .designs import Groups, joint_gram, permuted_sums, trend_cross
 from .fold import centred
 from .permutation import permutation_p
 from .table import Coordinate, Floats, Ints, Outcome, Table
@@ -103,10 +103,8 @@ def find_steps(
     if not cut:
         return Steps(None, (), 0.0)
     groups = [one.groups for one in cut]
-    cross_KB = np.hstack([_cross(trend_NK, one) for one in groups])
-    counts = [block_counts(one) for one in groups]
-    count_XB = np.hstack(counts).astype(np.float64)
-    within_BB = _together(groups) - count_XB.T @ count_XB / table.n_layouts
+    cross_KB = np.hstack([trend_cross(trend_NK, one) for one in groups])
+    within_BB = joint_gram(groups)
     later_BK = _later([one.count for one in groups])
     gram_KK = later_BK.T @ (within_BB - cross_KB.T @ cross_KB) @ later_BK
     whole_K, own_K = np.diag(later_BK.T @ within_BB @ later_BK), np.diag(gram_KK)
@@ -161,24 +159,6 @@ def _coordinates(table: Table, coordinate: Coordinate) -> list[_Coordinate]:
         label_CLQ = np.where(table.asked, np.searchsorted(edge_B, position_CLQ), -1)
         found.append(_Coordinate(name, position_CLQ, edge_B, Groups(label_CLQ, len(edge_B))))
     return found
-
-
-def _cross(trend_NK: Floats, groups: Groups) -> Floats:
-    sums = [groups.sums(column.reshape(groups.label_CLQ.shape)) for column in trend_NK.T]
-    return np.array(sums).reshape(-1, groups.count)
-
-
-def _together(groups: list[Groups]) -> Floats:
-    """How many trials two bins share, for all pairs of bins of all coordinates."""
-    rows = []
-    for one in groups:
-        row = []
-        for other in groups:
-            pair_N = ((one.label_CLQ + 1) * (other.count + 1) + other.label_CLQ + 1).reshape(-1)
-            shared = np.bincount(pair_N, minlength=(one.count + 1) * (other.count + 1))
-            row.append(shared.reshape(one.count + 1, other.count + 1)[1:, 1:])
-        rows.append(row)
-    return np.block(rows).astype(np.float64)
 
 
 def _later(counts: list[int]) -> Floats:

@@ -1,4 +1,4 @@
-"""Correction of p-values over conditions, and the one rule that calls a condition phase-sensitive, flat or undecided.
+"""Correction of p-values over conditions, and the one rule that says what a condition is.
 
 The words of a verdict are in `reporting.sentences`.
 """
@@ -17,9 +17,11 @@ from ..records import Finding
 from .intervals import SIGNIFICANT
 from .table import Floats, Outcome
 
-COMPARED = ("phase_test", "paired_test", "period")
+COMPARED = ("phase_test", "paired_test", "period", "depth", "steps", "interaction", "missing")
 """Findings whose p-values are compared across conditions."""
-State = Literal["sensitive", "flat", "undecided"]
+State = Literal["sensitive", "position", "flat", "undecided"]
+BROKEN = 0.1
+"""Share of blocks that miss an answer above which no verdict is given."""
 SLIGHT = 0.05
 """Nats of phase SD below which a sweep's period is called flat: it moves no probability by more than about a point."""
 
@@ -32,10 +34,13 @@ class Judgement:
         condition: its name.
         control: whether it has no grid of its own, so that it should be flat.
         outcome: the outcome that was judged.
-        state: phase-sensitive, flat or undecided.
+        state: phase-sensitive, dependent on position without a period, flat or undecided.
         period: in tokens, where it is significant after correction over conditions; None for none.
         p_value: of any period at all, corrected over conditions; None where nothing was testable.
         draws_needed: permutations from which a corrected p could be significant; None where there were enough.
+        together: whether the residues of source and query act together, by their sum or difference; None where they do
+            not, or nothing can tell.
+        missing: whether missing answers forbid a verdict.
     """
 
     condition: str
@@ -45,6 +50,8 @@ class Judgement:
     period: int | None
     p_value: float | None
     draws_needed: int | None
+    together: str | None = None
+    missing: bool = False
 
 
 def find(findings: Iterable[Finding], name: str, outcome: Outcome = "accuracy") -> Finding | None:
@@ -126,10 +133,12 @@ def judge(findings: Sequence[Finding], outcome: Outcome | None = None) -> Judgem
     - Phase-sensitive: a period is significant (p below 0.05 after correction over conditions), and the interval of the
       phase SD excludes 0. A padding sweep has no such interval, because its lengths are chosen and not drawn; there the
       phase SD must be at least 0.05 nats.
-    - Flat: neither holds, the test at the condition's own stride is not significant, and the smallest detectable effect
-      is known.
-    - Undecided: the findings disagree, there are too few data, or there are too few permutations for any corrected p to
-      be significant.
+    - Dependent on position: no period is significant, and steps in position are, which explain more than any period
+      does: a cliff is not a period.
+    - Flat: none of these holds, the test at the condition's own stride is not significant, and the smallest detectable
+      effect is known. Where the residues of source and query act together, it is phase-sensitive all the same.
+    - Undecided: the findings disagree, there are too few data, there are too few permutations for any corrected p to be
+      significant, or missing answers may have made the result.
 
     Args:
         findings: of one condition, at least one.
@@ -145,9 +154,41 @@ def judge(findings: Sequence[Finding], outcome: Outcome | None = None) -> Judgem
         state = _sweep_state(period, found)
     else:
         state = _state(findings, chosen, found)
-    if state == "flat" and needed is not None:
+    together = _together(findings) if chosen == "accuracy" and state == "flat" else None
+    if together is not None:
+        state = "sensitive"
+    missing = chosen == "accuracy" and _may_mislead(findings, state)
+    if missing or (state == "flat" and needed is not None):
         state = "undecided"
-    return Judgement(findings[0].condition, is_control(findings), chosen, state, found, p, needed)
+    return Judgement(
+        findings[0].condition, is_control(findings), chosen, state, found, p, needed, together, missing
+    )
+
+
+def _together(findings: Sequence[Finding]) -> str | None:
+    """How the residues of source and query act together, if that is significant."""
+    interaction = find(findings, "interaction")
+    p = corrected(interaction)
+    if interaction is None or p is None or p >= SIGNIFICANT:
+        return None
+    return str(interaction.detail["together"])
+
+
+def _may_mislead(findings: Sequence[Finding], state: State) -> bool:
+    """Whether missing answers may have made the result: by phase, in many blocks, or at phases never seen.
+
+    A phase-sensitive condition stays so if it is also with all missing answers wrong, and with all right.
+    """
+    missing = find(findings, "missing")
+    if missing is None:
+        return False
+    detail, p = missing.detail, corrected(missing)
+    doubtful = detail["broken_blocks"] > BROKEN or (p is not None and p < SIGNIFICANT)
+    if state == "sensitive":
+        bounds = detail.get("bounds")
+        sure = bounds is not None and all(excludes_zero(end["phase_sd_low"]) for end in bounds.values())
+        return doubtful and not sure
+    return doubtful or bool(detail["unseen"])
 
 
 def _primary(findings: Iterable[Finding]) -> Outcome:
@@ -170,8 +211,17 @@ def _state(findings: Sequence[Finding], outcome: Outcome, period: int | None) ->
     wide, p = excludes_zero(spread.low), corrected(test)
     if period is not None and wide:
         return "sensitive"
+    if period is None and has_steps(findings, outcome):
+        return "position"
     silent = period is None and not wide and p is not None and p >= SIGNIFICANT
     return "flat" if silent and not has_too_few(findings, outcome) else "undecided"
+
+
+def has_steps(findings: Sequence[Finding], outcome: Outcome = "accuracy") -> bool:
+    """Whether the outcome has significant steps in position that explain more than a period does."""
+    steps = find(findings, "steps", outcome)
+    p = corrected(steps)
+    return steps is not None and bool(steps.detail["more_than_period"]) and p is not None and p < SIGNIFICANT
 
 
 def has_too_few(findings: Sequence[Finding], outcome: Outcome = "accuracy") -> bool:

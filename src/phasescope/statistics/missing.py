@@ -1,0 +1,151 @@
+"""Missing answers: do they go by phase, how many blocks do they break, and how wrong could the estimate be for them?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import UsageError
+from ..observations import Observations
+from ..records import Dropped, Finding, Observation
+from .fold import Fold, fold_table, identified_fold, phase_effects, phase_rates, within_blocks
+from .permutation import permutation_p, quadratic_form
+from .phase_effect import SHARES, phase_sd
+from .table import Coordinate, Table, tabulate
+
+METHOD = (
+    "share of planned trials without an answer; p by permuting the layouts of whole clusters, of whether it goes by "
+    "phase; beside it what accuracy and phase SD would be if all missing answers were wrong, and if all were right"
+)
+
+
+def find_missing(
+    observations: Observations,
+    dropped: Sequence[Dropped],
+    *,
+    stride: int,
+    coordinate: Coordinate,
+    rng: np.random.Generator,
+    draws: int,
+) -> Finding:
+    """What the trials without an answer may hide.
+
+    Args:
+        observations: the answered trials of one condition, at least one.
+        dropped: its trials without an answer.
+        stride: modulus of the phases.
+        coordinate: the position that is folded.
+        rng: of the permutations.
+        draws: how many.
+
+    Returns:
+        a finding `missing`: the share of planned trials; p of whether it goes by phase, None where positions of the
+        missing trials are not known or nothing is missing. In its detail the share of `broken_blocks`, the phases that
+        are `unseen`, the share `by_phase`, and `bounds` of mean accuracy and phase SD.
+    """
+    planned = len(observations) + len(dropped)
+    blocks, broken = _blocks(observations, dropped)
+    seen = {int(p) for p in np.unique(observations.integers(f"{coordinate}_position") % stride)}
+    detail: dict[str, Any] = {
+        "missing": len(dropped),
+        "planned": planned,
+        "broken_blocks": broken / blocks,
+        "unseen": sorted(set(range(stride)) - seen),
+        "draws": draws,
+    }
+    p_value = None
+    if dropped and all(one.source_position is not None for one in dropped):
+        p_value, further = _by_phase(observations, dropped, stride, coordinate, rng, draws)
+        detail |= further
+    return Finding(
+        condition=observations[0].condition,
+        name="missing",
+        value=len(dropped) / planned,
+        p_value=p_value,
+        method=METHOD,
+        n_blocks=blocks,
+        n_clusters=len(observations.texts("cluster")[1]),
+        coordinate=coordinate,
+        stride=stride,
+        detail=detail,
+    )
+
+
+def _blocks(observations: Observations, dropped: Sequence[Dropped]) -> tuple[int, int]:
+    """How many blocks were planned, and how many of them miss an answer."""
+    (block_N, blocks), (cluster_N, clusters) = observations.texts("block"), observations.texts("cluster")
+    pairs = np.unique(np.stack([cluster_N, block_N]), axis=1).T.tolist()
+    answered = {(clusters[cluster], blocks[block]) for cluster, block in pairs}
+    broken = {(one.cluster, one.block) for one in dropped}
+    return len(answered | broken), len(broken)
+
+
+def _by_phase(
+    observations: Observations,
+    dropped: Sequence[Dropped],
+    stride: int,
+    coordinate: Coordinate,
+    rng: np.random.Generator,
+    draws: int,
+) -> tuple[float | None, dict[str, Any]]:
+    """P of whether missing answers go by phase, their share at each, and the bounds."""
+    try:
+        wrong, right = (_filled(observations, dropped, score) for score in (0.0, 1.0))
+        missing = tabulate([*(_marked(o, 0.0) for o in observations), *(_stand_in(d, 1.0) for d in dropped)])
+    except UsageError:  # no two layouts to compare
+        return None, {}
+    design = identified_fold(missing, coordinate, stride)
+    values_CLQ = within_blocks(missing.outcomes["accuracy"], missing, design.trend_NK)
+    p_value = permutation_p(quadratic_form(design.permuted(values_CLQ, rng, draws), design.inverse_SS))
+    phase_R, share = phase_rates(missing, "accuracy", coordinate, stride)
+    bounds = {
+        name: _bounds(table, coordinate, stride) for name, table in (("wrong", wrong), ("right", right))
+    }
+    by_phase = dict(zip(map(str, phase_R.tolist()), share.rate_R.tolist(), strict=True))
+    return p_value, {"by_phase": by_phase, "bounds": bounds}
+
+
+def _bounds(table: Table, coordinate: Coordinate, stride: int) -> dict[str, float | None]:
+    """Mean accuracy, and the phase SD with the lower end of its interval."""
+    design: Fold = fold_table(table, coordinate, stride)
+    spread = phase_sd(phase_effects(table, "accuracy", design), SHARES)
+    mean = float(table.outcomes["accuracy"][table.asked].mean())
+    return {"mean": mean, "phase_sd": spread.value, "phase_sd_low": spread.low}
+
+
+def _filled(observations: Observations, dropped: Sequence[Dropped], score: float) -> Table:
+    """The table of all planned trials, the missing ones with that score."""
+    return tabulate([*(_marked(o, o.score) for o in observations), *(_stand_in(d, score) for d in dropped)])
+
+
+def _marked(one: Observation, score: float) -> Observation:
+    return Observation.model_construct(
+        **{**one.__dict__, "score": score, "logprob": None, "candidate_score": None}
+    )
+
+
+def _stand_in(one: Dropped, score: float) -> Observation:
+    """An observation in the place of a missing one."""
+    return Observation.model_construct(
+        condition=one.condition,
+        trial=one.trial,
+        cluster=one.cluster,
+        block=one.block,
+        layout=one.layout,
+        source_position=one.source_position or 0,
+        query_position=one.query_position or 0,
+        prompt_tokens=(one.query_position or 0) + 1,
+        score=score,
+    )
+
+
+def phases_missing(finding: Finding) -> list[int]:
+    """The phases whose share of missing answers is above the overall one, the worst first; the unseen ones too."""
+    shares: dict[str, float] = finding.detail.get("by_phase", {})
+    heavy = defaultdict(float, {int(phase): share for phase, share in shares.items()})
+    for phase in finding.detail["unseen"]:
+        heavy[phase] = max(heavy[phase], 1.0)
+    return sorted((p for p in heavy if heavy[p] > (finding.value or 0.0)), key=lambda p: (-heavy[p], p))

@@ -1,0 +1,121 @@
+"""Three ways in which recall may depend on position: a smooth trend, steps, and a period; each with its own p."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .designs import permuted_sums
+from .fold import centred, fold_table, trend_basis, within_blocks
+from .intervals import SIGNIFICANT
+from .period import Period, find_period
+from .permutation import permutation_p
+from .steps import Steps, find_steps, step_columns
+from .table import Coordinate, Floats, Outcome, Table
+
+
+@dataclass(frozen=True)
+class Depth:
+    """A smooth trend.
+
+    Attributes:
+        change: of the outcome from the lowest to the highest position of a block, on average; None where positions
+            do not vary.
+        p_value: of a cubic in position.
+    """
+
+    change: float | None
+    p_value: float | None
+
+
+@dataclass(frozen=True)
+class PositionEffects:
+    """How an outcome depends on position.
+
+    Attributes:
+        depth: a smooth trend.
+        steps: beyond the trend; and beyond the period, where that explains more.
+        stand: whether the steps are significant, and not what a period explains better.
+        lead: whether they explain more than a period does, so that phases are compared beyond them.
+        period: beyond the trend; and beyond the steps, where they explain more.
+        alone: the period as it looks if no steps are allowed for.
+        trend_NK: orthonormal columns of the trend and of steps that stand.
+    """
+
+    depth: Depth
+    steps: Steps
+    stand: bool
+    lead: bool
+    period: Period
+    alone: Period
+    trend_NK: Floats
+
+
+def position_effects(
+    table: Table,
+    outcome: Outcome,
+    coordinate: Coordinate,
+    strides: Sequence[int],
+    rng: np.random.Generator,
+    draws: int,
+) -> PositionEffects:
+    """Tell a period from what merely depends on position.
+
+    A fold of half the span takes up much of a step, and steps take up part of a period. Both therefore compete for
+    the same curve, each at its price: two units of noise for a contrast of phases, `steps.PRICE` for a step. Where the
+    steps explain more, the period is looked for again beyond them, and its p is doubled, as it is looked for twice;
+    where the period explains more, steps are looked for in what it leaves.
+
+    Args:
+        table: the trials.
+        outcome: which outcome.
+        coordinate: which position the protocol moves.
+        strides: that a period is looked for among.
+        rng: of the permutations.
+        draws: permutations per test.
+    """
+    alone = find_period(table, outcome, coordinate, strides, rng, draws)
+    [further] = rng.spawn(1)  # so that the numbers of all other findings stay what they were
+    trend = trend_basis(table, coordinate)
+    values_CLQ = within_blocks(table.outcomes[outcome], table, trend)
+    depth = _depth(table, outcome, coordinate, trend, further, draws)
+    steps = find_steps(table, outcome, coordinate, values_CLQ, trend, further, draws)
+    if _stand(steps) and steps.gain > alone.gain:
+        beyond = step_columns(table, coordinate, steps.steps, trend)
+        period = alone
+        if alone.stride is not None:
+            period = find_period(table, outcome, coordinate, strides, further, draws, trend=beyond).twice()
+        return PositionEffects(depth, steps, True, True, period, alone, beyond)
+    if alone.stride is None:
+        return PositionEffects(depth, steps, False, False, alone, alone, trend)
+    _, rest_CLQ = fold_table(table, coordinate, alone.stride, trend).fit(values_CLQ)
+    steps = find_steps(table, outcome, coordinate, rest_CLQ, trend, further, draws)
+    return PositionEffects(depth, steps, _stand(steps), False, alone, alone, trend)
+
+
+def _stand(steps: Steps) -> bool:
+    """Whether there are steps, and more than chance would show."""
+    return bool(steps.steps) and steps.p_value is not None and steps.p_value <= SIGNIFICANT
+
+
+def _depth(
+    table: Table,
+    outcome: Outcome,
+    coordinate: Coordinate,
+    trend: Floats,
+    rng: np.random.Generator,
+    draws: int,
+) -> Depth:
+    """A smooth trend in position, by permutation of layouts within clusters."""
+    if not trend.shape[1]:
+        return Depth(None, None)
+    values_CLQ = centred(table.outcomes[outcome], table)
+    [sum_DK] = permuted_sums(values_CLQ, [trend], rng, draws)
+    fit_CLQ = (trend @ sum_DK[0]).reshape(values_CLQ.shape)
+    position_CLQ = table.position(coordinate)
+    ends = (np.argmax(position_CLQ, axis=1), np.argmin(position_CLQ, axis=1))
+    high_CQ, low_CQ = (np.take_along_axis(fit_CLQ, end[:, None], axis=1)[:, 0] for end in ends)
+    change = float((high_CQ - low_CQ)[table.asked_CQ].mean())
+    return Depth(change, permutation_p((sum_DK**2).sum(axis=1)))
