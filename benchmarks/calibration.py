@@ -1,15 +1,20 @@
 """Calibration of every statistic against planted truth: sizes of tests, coverage of intervals, named periods.
 
-    python -m benchmarks.calibration [--runs 400] [--most 2000] [--seed 0] [--only 'S=8']
+    python -m benchmarks.calibration [--runs 400] [--most 2000] [--seed 0] [--only 'S=8'] [--last-line]
+
+Beside the curves: what merely depends on position (a step, a cliff, a saturating trend, a bump) must not be called a
+period; a run that loses answers by phase must not be called flat; residues of source and query that act together must
+be found.
 
 A size or a coverage outside its bar after `--runs` planted runs is measured again up to `--most` runs in all,
 and judged by the share of all of them: with 400 runs one in twenty sound tests would be outside by luck.
-Prints a table, and as its last line one JSON object with the extremes over all cases.
+Prints a table (not with --last-line), and as its last line one JSON object with the extremes over all cases.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 import time
@@ -23,6 +28,7 @@ from tests.statistics.planted import (
     Design,
     Floats,
     flat,
+    observe,
     one_bad_phase,
     plant,
     sine,
@@ -31,20 +37,30 @@ from tests.statistics.planted import (
     truth_logprob,
 )
 
+from phasescope.errors import UsageError
+from phasescope.observations import Observations
+from phasescope.records import Dropped, Observation
+from phasescope.statistics.analysis import analyse
 from phasescope.statistics.fold import (
     Fold,
     identified_fold,
     mean_rate,
     phase_effects,
     phase_rates,
+    trend_basis,
     within_blocks,
 )
+from phasescope.statistics.interaction import find_interaction
 from phasescope.statistics.intervals import Estimate, clustered_t, clustered_wilson
+from phasescope.statistics.missing import find_missing
 from phasescope.statistics.period import CANDIDATES, find_period
 from phasescope.statistics.permutation import paired_test, permutation_p, quadratic_form
 from phasescope.statistics.phase_effect import phase_sd, smallest_effect
+from phasescope.statistics.position import position_effects
 from phasescope.statistics.split_half import LOWEST, WIDEST, split_half
+from phasescope.statistics.steps import find_steps
 from phasescope.statistics.table import Outcome, Table
+from phasescope.statistics.verdict import judge
 
 DRAWS = 99
 """Permutations per test; p = k/100 has exactly its nominal size at 5 % whatever their number."""
@@ -109,6 +125,9 @@ def cases() -> list[Case]:
         ),
         Case("clusters, depth trend, S=8 flat", flat(8), replace(together, trend=0.02)),
         Case("clusters, depth trend, S=8 sine 20", sine(8, 0.2), replace(together, trend=0.02), strong=True),
+        Case("10 clusters, layout SD 1, S=8, flat", flat(8), TEN),
+        Case("10 clusters, layout SD 1, S=8, sine 20", sine(8, 0.2), TEN),
+        Case("clusters, query moves too, S=8, flat", flat(8), MOVING),
         Case("clusters, 48 questions, S=8, flat", flat(8), replace(together, questions=48)),
         Case("clusters, own layouts, S=6, flat", flat(6), replace(together, own_layouts=True)),
         Case(
@@ -124,6 +143,19 @@ def cases() -> list[Case]:
         Case("clusters, 128 layouts, S=128, flat", flat(128), LONG),
         Case("clusters, 128 layouts, S=128, slope 20", slope(128, 0.2), LONG),
         Case("clusters, 128 layouts, S=128, one bad phase 60", one_bad_phase(128, 0.6), LONG),
+    ]
+
+
+TEN = replace(CLUSTERED, clusters=10, layout_sd=1.0)
+MOVING = replace(CLUSTERED, query_moves=True)
+
+
+def aperiodic_cases() -> list[Case]:
+    """What depends on position without a period, weak to strong."""
+    return [
+        Case(f"{kind} of {size} logits", flat(8), replace(CLUSTERED, aperiodic=kind, size=size))
+        for kind in ("step", "cliff", "saturating", "bump")
+        for size in (0.6, 1.0, 2.0)
     ]
 
 
@@ -181,12 +213,78 @@ def _sizes(table: Table, outcome: Outcome, fold: Fold, rng: np.random.Generator)
         "phase_test": lambda: _alarm(_phase_test(table, outcome, fold, rng)),
         "paired_test": lambda: _alarm(paired_test(table, outcome, "source", fold.modulus, rng, DRAWS)[0]),
         "period": lambda: _alarm(find_period(table, outcome, "source", CANDIDATES, rng, DRAWS).p_value),
+        "steps": lambda: _alarm(_steps_p(table, outcome, rng)),
     }
+    if np.ptp(table.query_CLQ, axis=1).any():
+        checks["interaction"] = lambda: _alarm(find_interaction(table, outcome, fold, rng, DRAWS).p_value)
     return {f"size {outcome} {name}": check for name, check in checks.items()}
 
 
 def _alarm(p_value: float | None) -> float:
     return float(p_value is not None and p_value <= 0.05)
+
+
+def _steps_p(table: Table, outcome: Outcome, rng: np.random.Generator) -> float | None:
+    trend = trend_basis(table, "source")
+    values_CLQ = within_blocks(table.outcomes[outcome], table, trend)
+    return find_steps(table, outcome, "source", values_CLQ, trend, rng, DRAWS).p_value
+
+
+def false_period(case: Case, rng: np.random.Generator) -> float:
+    """Whether an aperiodic effect is called a period, by the rule of a report."""
+    table = plant(case.curve, case.design, rng)
+    found = position_effects(table, "accuracy", "source", CANDIDATES, rng, DRAWS)
+    return float(found.period.stride is not None)
+
+
+DROPS = ("all of a bad phase", "60 % of a bad phase", "its wrong answers", "wrong answers of all phases")
+
+
+def false_flat(drop: str, rng: np.random.Generator) -> float:
+    """Whether a run is called flat whose bad phase (85 % elsewhere, 35 % there) lost answers."""
+    curve = np.where(np.arange(8) == 5, 0.35, 0.85)
+    observations = observe(plant(curve, replace(CLUSTERED, layouts=16), rng))
+    bad = np.array([o.source_position % 8 == 5 for o in observations])
+    wrong = np.array([o.score == 0 for o in observations])
+    lost = {
+        "all of a bad phase": bad,
+        "60 % of a bad phase": bad & (rng.random(len(bad)) < 0.6),
+        "its wrong answers": bad & wrong,
+        "wrong answers of all phases": wrong,
+    }[drop]
+    kept = Observations(o for o, gone in zip(observations, lost, strict=True) if not gone)
+    dropped = [_dropped(o) for o, gone in zip(observations, lost, strict=True) if gone]
+    missing = find_missing(kept, dropped, stride=8, coordinate="source", rng=rng, draws=DRAWS)
+    try:
+        findings = analyse(kept, stride=8, rng=rng, draws=DRAWS)
+    except UsageError:  # nothing can be compared, and nothing is said
+        return 0.0
+    return float(judge([*findings, missing]).state == "flat")
+
+
+def _dropped(one: Observation) -> Dropped:
+    return Dropped(
+        condition=one.condition,
+        trial=one.trial,
+        cluster=one.cluster,
+        block=one.block,
+        layout=one.layout,
+        source_position=one.source_position,
+        query_position=one.query_position,
+        dropped="no answer",
+    )
+
+
+def interaction_found(rng: np.random.Generator) -> float:
+    """Whether a wave of one logit in (source + query) mod 8, flat in either, is found."""
+    table = plant(flat(8), replace(MOVING, together=1.0), rng)
+    fold = identified_fold(table, "source", 8)
+    return _alarm(find_interaction(table, "accuracy", fold, rng, DRAWS).p_value)
+
+
+def shares(name: str, runs: int, seed: int, once: Callable[[np.random.Generator], float]) -> float:
+    """Mean over planted runs."""
+    return float(np.mean([once(np.random.default_rng([seed, *name.encode(), run])) for run in range(runs)]))
 
 
 def _phase_test(table: Table, outcome: Outcome, fold: Fold, rng: np.random.Generator) -> float:
@@ -275,6 +373,24 @@ def extremes(results: dict[str, Shares]) -> dict[str, float]:
     return {name: share for name, shares in ends.items() for share in shares}
 
 
+def _further(runs: int, seed: int, told: Callable[[str], None]) -> dict[str, float]:
+    """False periods, false flats, and the power to find an interaction."""
+    periods = {
+        case.name: shares(case.name, runs, seed, functools.partial(false_period, case))
+        for case in aperiodic_cases()
+    }
+    flats = {drop: shares(drop, runs, seed, functools.partial(false_flat, drop)) for drop in DROPS}
+    for name, share in periods.items():
+        told(f"| {name} | called a period | accuracy | {100 * share:.1f} |")
+    for name, share in flats.items():
+        told(f"| lost: {name} | called flat | accuracy | {100 * share:.1f} |")
+    return {
+        "cliff_false_periods": max(periods.values()),
+        "dropout_false_flat": max(flats.values()),
+        "interaction_power": shares("interaction", runs, seed, interaction_found),
+    }
+
+
 HEAD = "| case | kind | outcome | statistics, % |\n|---|---|---|---|"
 
 
@@ -288,15 +404,17 @@ def main() -> None:
         "--most", type=int, default=2000, help="planted runs where a share is outside its bar"
     )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--last-line", action="store_true", help="print the JSON object alone")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     arguments = parser.parse_args()
     chosen = [case for case in cases() if arguments.only in case.name]
-    print(HEAD, flush=True)
+    told = (lambda line: None) if arguments.last_line else functools.partial(print, flush=True)
+    told(HEAD)
     results: dict[str, Shares] = {}
     start = time.monotonic()
     for done, case in enumerate(chosen, start=1):
         results[case.name] = calibrate(case, arguments.runs, arguments.seed, arguments.most)
-        print("\n".join(rows(case.name, results[case.name])), flush=True)
+        told("\n".join(rows(case.name, results[case.name])))
         seconds = time.monotonic() - start
         left = seconds / done * (len(chosen) - done)
         print(
@@ -304,12 +422,15 @@ def main() -> None:
             file=sys.stderr,
             flush=True,
         )
+    further = _further(arguments.runs, arguments.seed, told)
     rng = np.random.default_rng(arguments.seed)
     powers = {str(stride): power(CLUSTERED, stride, arguments.runs, rng) for stride in (2, 4, 8)}
     print(
         json.dumps(
             {
+                "cases": len(results) + len(aperiodic_cases()) + len(DROPS) + 1,
                 **extremes(results),
+                **further,
                 "power_at_smallest_effect": powers,
                 "runs": arguments.runs,
                 "most": arguments.most,
