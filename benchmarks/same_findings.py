@@ -42,12 +42,15 @@ RENAMED = {
 """Keys, and names of findings, that version 0.1 wrote otherwise."""
 RULES = {
     r"\.(method|p_method)$": "how a number was computed is told in other words",
+    r"^findings\.json\..*/(depth|steps|inside_gap|boundary_loss|interaction|missing)/": "version 0.1 had none such",
+    r" \(beyond steps\)$": "steps explain more than a period does, and phases are compared beyond them",
     r"^explain\.json\.cost(\.|$)": "an explanation says what was read",
     r"^profile\.json\.profiles\.\d+\.sensitive$": "a profile is sensitive by the one rule, which corrects p over "
     "conditions",
     r"^audit\.json\.(verdict|note|left_out|left_out_examples)": "an audit's sentences are told in other words",
 }
 """Which difference is explained by what, by its path."""
+JUDGED_BEYOND = "phase_sd|split_half_gap|raw_gap|phase_test|period"
 
 
 def _same(old: object, new: object) -> bool:
@@ -101,6 +104,15 @@ def translated(value: Any, key: str = "") -> Any:
     return RENAMED.get(value, value) if key == "name" else value
 
 
+def _identity(item: Any) -> str | None:
+    """What a finding is called apart from its place; None for anything else."""
+    if not (isinstance(item, dict) and {"name", "method", "outcome"} <= item.keys()):
+        return None
+    parts = (item.get(key) for key in ("condition", "name", "outcome", "coordinate", "stride", "residue"))
+    unit = item.get("detail", {}).get("unit") or item.get("detail", {}).get("prompt") or ""
+    return "/".join(map(str, (*parts, unit)))
+
+
 def leaves(value: Any, path: str) -> Iterator[tuple[str, object]]:
     """Every number, text and null of a JSON value, with its path."""
     if isinstance(value, dict) and value:
@@ -108,7 +120,7 @@ def leaves(value: Any, path: str) -> Iterator[tuple[str, object]]:
             yield from leaves(item, f"{path}.{name}")
     elif isinstance(value, list) and value:
         for index, item in enumerate(value):
-            yield from leaves(item, f"{path}.{index}")
+            yield from leaves(item, f"{path}.{_identity(item) or index}")
     else:
         yield path, value
 
@@ -117,8 +129,14 @@ def compare(tally: Tally, old: Path, new: Path, name: str) -> None:
     """Compare one file of two folders; what only one of them has is compared with nothing."""
     there, here = (json.loads((folder / name).read_text(encoding="utf-8")) for folder in (old, new))
     before, after = (dict(leaves(value, name)) for value in (translated(there), translated(here)))
+    stepped = [
+        re.compile(rf"{re.escape(finding['condition'])}/({JUDGED_BEYOND})/{finding['outcome']}/")
+        for finding in (here.get("findings", ()) if name == "findings.json" else ())
+        if finding["name"] == "steps" and finding["detail"]["more_than_period"]
+    ]
     for path in dict.fromkeys([*before, *after]):
-        tally.add(path, before.get(path, "(absent)"), after.get(path, "(absent)"))
+        beyond = " (beyond steps)" if any(one.search(path) for one in stepped) else ""
+        tally.add(path + beyond, before.get(path, "(absent)"), after.get(path, "(absent)"))
 
 
 def run(source: Path, *words: str) -> None:

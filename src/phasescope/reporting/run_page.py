@@ -129,9 +129,15 @@ TERMS: tuple[tuple[str, str, Outcome], ...] = (
     ("Smallest detectable phase SD, points", "smallest_detectable_effect", "accuracy"),
     ("Split-half gap, points", "split_half_gap", "accuracy"),
     ("Raw gap, points", "raw_gap", "accuracy"),
+    ("Inside gap, points", "inside_gap", "accuracy"),
+    ("Boundary loss, points", "boundary_loss", "accuracy"),
     ("Period found", "period", "accuracy"),
     ("Test at the fold", "phase_test", "accuracy"),
     ("Paired test", "paired_test", "accuracy"),
+    ("Change with depth, points", "depth", "accuracy"),
+    ("Largest step, points", "steps", "accuracy"),
+    ("Source and query together", "interaction", "accuracy"),
+    ("Missing answers", "missing", "accuracy"),
 )
 """What a condition's key numbers are called, and the findings and outcomes that they are."""
 
@@ -145,9 +151,9 @@ def _numbers(own: Sequence[Finding]) -> list[tuple[str, str, str]]:
 def _number(finding: Finding, own: Sequence[Finding]) -> str:
     if finding.name == "period":
         return str(judge(own).period or "none")
-    if finding.name in ("phase_test", "paired_test"):
+    if finding.name in ("phase_test", "paired_test", "interaction"):
         return p_of(finding)
-    if finding.name in ("mean_accuracy", "worst_residue") and finding.value is not None:
+    if finding.name in ("mean_accuracy", "worst_residue", "missing") and finding.value is not None:
         ends = finding.low is not None and finding.high is not None
         interval = f" [{100 * (finding.low or 0):.1f}, {100 * (finding.high or 0):.1f}]" if ends else ""
         return percent(finding.value) + interval
@@ -167,6 +173,15 @@ def _note(finding: Finding, own: Sequence[Finding]) -> str:
         unknown = "a control has none of its own" if judge(own).control else "the model’s own is not known"
         expected = unknown if finding.expected is None else f"the model’s own is {finding.expected}"
         return expected if finding.p_value is None else f"{expected}; any period at all: {p_of(finding)}"
+    if finding.name in ("inside_gap", "boundary_loss"):
+        at = ", ".join(map(str, finding.detail["boundary"]))
+        return f"boundary: phase {at}" if at else "no phase is at a boundary"
+    if finding.name in ("depth", "steps") and finding.p_value is not None:
+        return f"any at all: {p_of(finding)}"
+    if finding.name == "interaction" and finding.p_value is None:
+        return "the layouts cannot tell it from source and query alone"
+    if finding.name == "missing":
+        return f"by phase: {p_of(finding)}" if finding.p_value is not None else ""
     return f"phases mod {finding.stride}" if finding.name == "phase_test" else ""
 
 

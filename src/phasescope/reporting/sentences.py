@@ -138,10 +138,10 @@ def _missing(findings: Sequence[Finding]) -> str:
     bounds = missing.detail.get("bounds")
     if bounds is None:
         return words
-    mean, spread = ([bounds[end][name] for end in ("wrong", "right")] for name in ("mean", "phase_sd"))
-    ends = "" if None in spread else f", and a phase SD of {points(spread[0])} or {points(spread[1])} points"
-    means = f"{percent(mean[0])} or {percent(mean[1])}"
-    return f"{words}; if they were all wrong or all right, mean recall would be {means}{ends}"
+    return (
+        f"{words}; if they were all wrong, mean recall would be {percent(bounds['wrong'])}, if all right "
+        f"{percent(bounds['right'])}, and the phase SD at least {points(bounds['least_phase_sd'])} points in any case"
+    )
 
 
 def _spread(findings: Sequence[Finding]) -> float:

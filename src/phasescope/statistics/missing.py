@@ -11,14 +11,14 @@ import numpy as np
 from ..errors import UsageError
 from ..observations import Observations
 from ..records import Dropped, Finding, Observation
-from .fold import Fold, fold_table, identified_fold, phase_effects, phase_rates, within_blocks
+from .fold import identified_fold, phase_rates, within_blocks
 from .permutation import permutation_p, quadratic_form
-from .phase_effect import SHARES, phase_sd
-from .table import Coordinate, Table, tabulate
+from .table import Coordinate, tabulate
 
 METHOD = (
     "share of planned trials without an answer; p by permuting the layouts of whole clusters, of whether it goes by "
-    "phase; beside it what accuracy and phase SD would be if all missing answers were wrong, and if all were right"
+    "phase; beside it mean accuracy if all missing answers were wrong, and if all were right, and the least phase "
+    "SD that any answers could make"
 )
 
 
@@ -93,7 +93,6 @@ def _by_phase(
 ) -> tuple[float | None, dict[str, Any]]:
     """P of whether missing answers go by phase, their share at each, and the bounds."""
     try:
-        wrong, right = (_filled(observations, dropped, score) for score in (0.0, 1.0))
         missing = tabulate([*(_marked(o, 0.0) for o in observations), *(_stand_in(d, 1.0) for d in dropped)])
     except UsageError:  # no two layouts to compare
         return None, {}
@@ -101,24 +100,31 @@ def _by_phase(
     values_CLQ = within_blocks(missing.outcomes["accuracy"], missing, design.trend_NK)
     p_value = permutation_p(quadratic_form(design.permuted(values_CLQ, rng, draws), design.inverse_SS))
     phase_R, share = phase_rates(missing, "accuracy", coordinate, stride)
-    bounds = {
-        name: _bounds(table, coordinate, stride) for name, table in (("wrong", wrong), ("right", right))
-    }
     by_phase = dict(zip(map(str, phase_R.tolist()), share.rate_R.tolist(), strict=True))
-    return p_value, {"by_phase": by_phase, "bounds": bounds}
+    return p_value, {"by_phase": by_phase, "bounds": _bounds(observations, dropped, stride, coordinate)}
 
 
-def _bounds(table: Table, coordinate: Coordinate, stride: int) -> dict[str, float | None]:
-    """Mean accuracy, and the phase SD with the lower end of its interval."""
-    design: Fold = fold_table(table, coordinate, stride)
-    spread = phase_sd(phase_effects(table, "accuracy", design), SHARES)
-    mean = float(table.outcomes["accuracy"][table.asked].mean())
-    return {"mean": mean, "phase_sd": spread.value, "phase_sd_low": spread.low}
+def _bounds(
+    observations: Observations, dropped: Sequence[Dropped], stride: int, coordinate: Coordinate
+) -> dict[str, float]:
+    """Mean accuracy with all missing answers wrong and with all right, and the least phase SD that there can be.
 
-
-def _filled(observations: Observations, dropped: Sequence[Dropped], score: float) -> Table:
-    """The table of all planned trials, the missing ones with that score."""
-    return tabulate([*(_marked(o, o.score) for o in observations), *(_stand_in(d, score) for d in dropped)])
+    Each phase's accuracy may lie anywhere between the two; the least SD is that of the most even accuracies.
+    """
+    answered_N = observations.integers(f"{coordinate}_position") % stride
+    lost_N = np.array([getattr(one, f"{coordinate}_position") % stride for one in dropped])
+    right_S = np.bincount(answered_N, observations.numbers("score"), stride)
+    lost_S = np.bincount(lost_N, minlength=stride)
+    asked_S = np.bincount(answered_N, minlength=stride) + lost_S
+    seen_S = asked_S > 0
+    low_S, high_S = right_S[seen_S] / asked_S[seen_S], (right_S + lost_S)[seen_S] / asked_S[seen_S]
+    level_X = np.linspace(0, 1, 1001)[:, None]  # the most even accuracies are those nearest to some level
+    planned = float(asked_S.sum())
+    return {
+        "wrong": float(right_S.sum()) / planned,
+        "right": float((right_S + lost_S).sum()) / planned,
+        "least_phase_sd": float(np.clip(level_X, low_S, high_S).std(axis=1).min()),
+    }
 
 
 def _marked(one: Observation, score: float) -> Observation:

@@ -15,6 +15,9 @@ from .permutation import permutation_p
 from .steps import Steps, find_steps, step_columns
 from .table import Coordinate, Floats, Outcome, Table
 
+NEAR = 0.95
+"""Steps lead from this share of a period's gain on: in doubt the period must show beyond them."""
+
 
 @dataclass(frozen=True)
 class Depth:
@@ -82,7 +85,7 @@ def position_effects(
     values_CLQ = within_blocks(table.outcomes[outcome], table, trend)
     depth = _depth(table, outcome, coordinate, trend, further, draws)
     steps = find_steps(table, outcome, coordinate, values_CLQ, trend, further, draws)
-    if _stand(steps) and steps.gain > alone.gain:
+    if _stand(steps) and steps.gain > NEAR * alone.gain:
         beyond = step_columns(table, coordinate, steps.steps, trend)
         period = alone
         if alone.stride is not None:

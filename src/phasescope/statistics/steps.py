@@ -198,4 +198,6 @@ def _best(given: list[int], sum_K: Floats, gram_KK: Floats, noise_K: Floats) -> 
         left_K = sum_K - sum_K[given] @ share_GK
         size_K = size_K - (gram_KK[given] * share_GK).sum(axis=0)
     apart = size_K > LEFT * np.diag(gram_KK)
-    return int(np.argmax(np.where(apart, left_K**2 / np.where(apart, size_K, 1.0), 0.0) / noise_K))
+    worth_K = np.where(apart, left_K**2 / np.where(apart, size_K, 1.0), 0.0) / noise_K
+    # Coordinates may say the same: of equals the first, whatever the last digit.
+    return int(np.argmax(worth_K >= worth_K.max() * (1 - 1e-9)))

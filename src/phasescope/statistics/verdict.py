@@ -177,7 +177,7 @@ def _together(findings: Sequence[Finding]) -> str | None:
 def _may_mislead(findings: Sequence[Finding], state: State) -> bool:
     """Whether missing answers may have made the result: by phase, in many blocks, or at phases never seen.
 
-    A phase-sensitive condition stays so if it is also with all missing answers wrong, and with all right.
+    A phase-sensitive condition stays so if its phases differ whatever the missing answers were.
     """
     missing = find(findings, "missing")
     if missing is None:
@@ -185,9 +185,10 @@ def _may_mislead(findings: Sequence[Finding], state: State) -> bool:
     detail, p = missing.detail, corrected(missing)
     doubtful = detail["broken_blocks"] > BROKEN or (p is not None and p < SIGNIFICANT)
     if state == "sensitive":
-        bounds = detail.get("bounds")
-        sure = bounds is not None and all(excludes_zero(end["phase_sd_low"]) for end in bounds.values())
-        return doubtful and not sure
+        spread, bounds = find(findings, "phase_sd"), detail.get("bounds")
+        if spread is None or spread.value is None or spread.high is None or bounds is None:
+            return doubtful
+        return doubtful and bounds["least_phase_sd"] <= spread.high - spread.value
     return doubtful or bool(detail["unseen"])
 
 
