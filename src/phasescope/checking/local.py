@@ -16,12 +16,11 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from ..backends.transformers.forward import BREAKS, forward
 from ..errors import UsageError, first_line
 from .engine import Continuation, EngineUnderTest, Ids, Logprobs, NotOfferedError
 from .ties import EqualScores, rounding_errors
 
-BREAKS = (RuntimeError, IndexError, ValueError, AttributeError, TypeError, KeyError, AssertionError)
-"""What a forward may raise on a cache that an operation left broken."""
 NOISE = 2  # rounding errors are drawn with this many units in the last place as their standard deviation
 
 
@@ -95,9 +94,9 @@ class LocalEngine(EngineUnderTest):
 
     def read(self, ids: Ids, state: State | None = None) -> State:
         """One forward over a piece of a prompt, from a state or from nothing; the state is used up."""
-        cache = None if state is None else state.cache
-        out = self._forward(self._tensor([ids]), cache, keep=1)
-        return State(out.cache, (() if state is None else state.ids) + ids, _rows(out.logits[:, -1])[0])
+        state = state or State(None, ())
+        out = forward(self.model, self._tensor([ids]), state.cache, start=len(state.ids), keep=1)
+        return State(out.cache, state.ids + ids, _rows(out.logits[:, -1])[0])
 
     def save(self, state: State) -> tuple[State, bytes]:
         """The state as bytes; with it what is no tensor."""
@@ -135,7 +134,8 @@ class LocalEngine(EngineUnderTest):
     def inside(self, prompt: Ids, start: int) -> list[Continuation]:
         """One forward with the logits of many tokens."""
         with self._asking():
-            logits_TV = self._forward(self._tensor([prompt]), None, keep=len(prompt) - start).logits[0]
+            ids_BT = self._tensor([prompt])
+            logits_TV = forward(self.model, ids_BT, None, start=0, keep=len(prompt) - start).logits[0]
             return [Continuation((row,), (int(row.argmax()),)) for row in _rows(logits_TV)]
 
     @_failing
@@ -197,10 +197,11 @@ class LocalEngine(EngineUnderTest):
             mine = prompt[cut:middle]
             wrong = tuple(other[0] if token != other[0] else prompt[0] for token in mine)
             self.reorder(state.cache, [0, 0, 0])
-            out = self._forward(self._tensor([wrong, wrong, mine]), state.cache, keep=1)
+            out = forward(self.model, self._tensor([wrong, wrong, mine]), state.cache, start=cut, keep=1)
             self.reorder(out.cache, [2, 1, 0])
             rest = prompt[middle:]
-            out = self._forward(self._tensor([rest, rest, wrong[:1] * len(rest)]), out.cache, keep=1)
+            ids_BT = self._tensor([rest, rest, wrong[:1] * len(rest)])
+            out = forward(self.model, ids_BT, out.cache, start=middle, keep=1)
             self.reorder(out.cache, [0])
             return self._go_on(State(out.cache, prompt, _rows(out.logits[:, -1])[0]), new)
 
@@ -255,10 +256,6 @@ class LocalEngine(EngineUnderTest):
                 yield
             self.equal_scores += self._mode.seen - before
 
-    def _forward(self, ids_BT: Tensor, cache: Any, *, keep: int, **inputs: Any) -> Any:
-        # `cache` is what transformers 5.24 calls `past_key_values`; nothing else here depends on the name.
-        return self.model(input_ids=ids_BT, cache=cache, use_cache=True, logits_to_keep=keep, **inputs)
-
     def _go_on(self, state: State, new: int) -> Continuation:
         """The greedy continuation, token by token."""
         rows, tokens = [], []
@@ -290,7 +287,8 @@ class LocalEngine(EngineUnderTest):
         cache, piece_BT = None, ids_BT
         for step in range(new):
             position_BT = (mask_BT.cumsum(-1) - 1).masked_fill(mask_BT == 0, 0)[:, -piece_BT.shape[1] :]
-            out = self._forward(piece_BT, cache, keep=1, attention_mask=mask_BT, position_ids=position_BT)
+            given = {"attention_mask": mask_BT, "position_ids": position_BT}
+            out = forward(self.model, piece_BT, cache, start=0, keep=1, **given)
             cache = out.cache
             for index, row in enumerate(_rows(out.logits[:, -1])):
                 rows[index].append(row)

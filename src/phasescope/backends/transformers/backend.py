@@ -25,6 +25,7 @@ from ...text.synthetic import RetrievalVocabulary
 from ...text.tokens import Tokenizer
 from ..prefixes import Context, Ids, contexts
 from .cache import branch, expanded, reserve, same_rows
+from .forward import forward
 from .load import folder_vocabulary, load_model, tokens_that_fit
 
 PREFILL_CHUNK = 4096
@@ -231,7 +232,7 @@ class TransformersBackend:
             piece = min(end, (start // self.prefill_chunk + 1) * self.prefill_chunk) - start
             ids = self._tensor(ids_BT[:, :piece])
             self.tokens += ids.numel()
-            cache = self._forward(ids, cache, keep=1, use_cache=True).cache
+            cache = forward(self.model, ids, cache, start=start, keep=1).cache
             start, ids_BT = start + piece, ids_BT[:, piece:]
             if start == piece < end:
                 reserve(cache, room)
@@ -249,14 +250,15 @@ class TransformersBackend:
         answer_BA = self._tensor([trial.answer_ids for trial in trials])
         forced, length = answer_BA.shape[1] > 1, trials[0].new_tokens
         use_cache = forced or length > 1 or cache is not None
-        out = self._forward(self._tensor(suffix_BT), cache, keep=1, use_cache=use_cache)
+        ids_BT = self._tensor(suffix_BT)
+        out = forward(self.model, ids_BT, cache, start=max(final, first), keep=1, use_cache=use_cache)
         logprob_BV = _logprobs(out.logits[:, -1])
         top_B2 = logprob_BV.topk(2).values
         greedy_BA = logprob_BV.argmax(-1, keepdim=True)
         logprob_B = logprob_BV.gather(1, answer_BA[:, :1].to(logprob_BV.device)).sum(1)
         if forced:
             with branch(out.cache) as own:
-                logprob_B = logprob_B + self._forced(answer_BA, own)
+                logprob_B = logprob_B + self._forced(answer_BA, own, end)
         ids = self._continue(greedy_BA, trials[0], out.cache)
         if not bool(logprob_B.isfinite().all()):
             bad = logprob_B[~logprob_B.isfinite()][0].item()
@@ -266,10 +268,10 @@ class TransformersBackend:
         candidates = self._candidates(trials, logprob_BV)
         return list(map(self._make_reply, trials, ids, logprob_B.tolist(), candidates, top_B2.tolist()))
 
-    def _forced(self, answer_BA: Tensor, cache: Any) -> Tensor:
+    def _forced(self, answer_BA: Tensor, cache: Any, start: int) -> Tensor:
         """Log-probability of the answer's later tokens, each given the right ones before it, [B]."""
         later_BA = answer_BA[:, 1:]
-        out = self._forward(answer_BA[:, :-1], cache, keep=later_BA.shape[1], use_cache=True)
+        out = forward(self.model, answer_BA[:, :-1], cache, start=start, keep=later_BA.shape[1])
         logprob_BAV = _logprobs(out.logits)
         return logprob_BAV.gather(2, later_BA[..., None].to(logprob_BAV.device)).sum(dim=(1, 2))
 
@@ -283,15 +285,12 @@ class TransformersBackend:
         stopped_B = torch.tensor([token in stops for token in greedy_BA[:, 0].tolist()])
         while greedy_BA.shape[1] < trial.new_tokens and not bool(stopped_B.all()):
             ids_B1 = greedy_BA[:, -1:].to(self.model.device)
-            out = self._forward(ids_B1, cache, keep=1, use_cache=True)
+            start = len(trial.prompt_ids) + greedy_BA.shape[1] - 1
+            out = forward(self.model, ids_B1, cache, start=start, keep=1)
             cache = out.cache
             greedy_BA = torch.cat([greedy_BA, out.logits[:, -1].argmax(-1, keepdim=True)], dim=1)
             stopped_B |= torch.tensor([token in stops for token in greedy_BA[:, -1].tolist()])
         return [_until(ids[: trial.new_tokens], stops) for ids in greedy_BA.tolist()]
-
-    def _forward(self, ids_BT: Tensor, cache: Any, *, keep: int, use_cache: bool) -> Any:
-        # `cache` is what transformers 5.24 calls `past_key_values`; nothing else here depends on the name.
-        return self.model(input_ids=ids_BT, cache=cache, use_cache=use_cache, logits_to_keep=keep)
 
     def _candidates(self, trials: list[Trial], logprob_BV: Tensor) -> list[list[float]]:
         """Log-probability of each candidate; trials may have different numbers of them."""

@@ -111,11 +111,27 @@ def folder_vocabulary(folder: Path) -> RetrievalVocabulary:
 
 
 def tokens_that_fit(model: Any) -> int:
-    """How many tokens a raw KV cache of 1 GiB holds, at most 65,536: beyond that a forward gets no faster."""
+    """How many tokens a raw KV cache of 1 GiB holds, at most 65,536: beyond that a forward gets no faster.
+
+    A model without attention (Mamba) keeps no token; there the scan of one layer, whose plain implementation holds
+    some three float32 states per token, is to fit 1 GiB.
+    """
     config = model.config.get_text_config()
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    channels = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    token_bytes = 2 * config.num_hidden_layers * heads * channels * model.dtype.itemsize
+
+    def size(name: str, default: int) -> int:
+        value = getattr(config, name, None)  # some configs have a list, one number per layer
+        return value if isinstance(value, int) and value > 0 else default
+
+    layers, width, heads = (
+        size("num_hidden_layers", 1),
+        size("hidden_size", 1),
+        size("num_attention_heads", 0),
+    )
+    if heads:
+        channels = size("num_key_value_heads", heads) * size("head_dim", max(1, width // heads))
+        token_bytes = 2 * layers * channels * model.dtype.itemsize
+    else:
+        token_bytes = 3 * 4 * size("intermediate_size", 2 * width) * size("state_size", 16)
     return int(min(2**16, max(1, 2**30 // token_bytes)))
 
 
