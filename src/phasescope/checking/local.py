@@ -95,7 +95,7 @@ class LocalEngine(EngineUnderTest):
     def read(self, ids: Ids, state: State | None = None) -> State:
         """One forward over a piece of a prompt, from a state or from nothing; the state is used up."""
         state = state or State(None, ())
-        out = forward(self.model, self._tensor([ids]), state.cache, start=len(state.ids), keep=1)
+        out = self._forward(self._tensor([ids]), state.cache, start=len(state.ids), keep=1)
         return State(out.cache, state.ids + ids, _rows(out.logits[:, -1])[0])
 
     def save(self, state: State) -> tuple[State, bytes]:
@@ -135,7 +135,7 @@ class LocalEngine(EngineUnderTest):
         """One forward with the logits of many tokens."""
         with self._asking():
             ids_BT = self._tensor([prompt])
-            logits_TV = forward(self.model, ids_BT, None, start=0, keep=len(prompt) - start).logits[0]
+            logits_TV = self._forward(ids_BT, None, start=0, keep=len(prompt) - start).logits[0]
             return [Continuation((row,), (int(row.argmax()),)) for row in _rows(logits_TV)]
 
     @_failing
@@ -197,11 +197,11 @@ class LocalEngine(EngineUnderTest):
             mine = prompt[cut:middle]
             wrong = tuple(other[0] if token != other[0] else prompt[0] for token in mine)
             self.reorder(state.cache, [0, 0, 0])
-            out = forward(self.model, self._tensor([wrong, wrong, mine]), state.cache, start=cut, keep=1)
+            out = self._forward(self._tensor([wrong, wrong, mine]), state.cache, start=cut, keep=1)
             self.reorder(out.cache, [2, 1, 0])
             rest = prompt[middle:]
             ids_BT = self._tensor([rest, rest, wrong[:1] * len(rest)])
-            out = forward(self.model, ids_BT, out.cache, start=middle, keep=1)
+            out = self._forward(ids_BT, out.cache, start=middle, keep=1)
             self.reorder(out.cache, [0])
             return self._go_on(State(out.cache, prompt, _rows(out.logits[:, -1])[0]), new)
 
@@ -256,6 +256,9 @@ class LocalEngine(EngineUnderTest):
                 yield
             self.equal_scores += self._mode.seen - before
 
+    def _forward(self, ids_BT: Tensor, cache: Any, *, start: int, keep: int, **inputs: Any) -> Any:
+        return forward(self.model, ids_BT, cache, start=start, keep=keep, **inputs)
+
     def _go_on(self, state: State, new: int) -> Continuation:
         """The greedy continuation, token by token."""
         rows, tokens = [], []
@@ -287,8 +290,9 @@ class LocalEngine(EngineUnderTest):
         cache, piece_BT = None, ids_BT
         for step in range(new):
             position_BT = (mask_BT.cumsum(-1) - 1).masked_fill(mask_BT == 0, 0)[:, -piece_BT.shape[1] :]
-            given = {"attention_mask": mask_BT, "position_ids": position_BT}
-            out = forward(self.model, piece_BT, cache, start=0, keep=1, **given)
+            out = self._forward(
+                piece_BT, cache, start=0, keep=1, attention_mask=mask_BT, position_ids=position_BT
+            )
             cache = out.cache
             for index, row in enumerate(_rows(out.logits[:, -1])):
                 rows[index].append(row)

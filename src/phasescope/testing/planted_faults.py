@@ -77,11 +77,11 @@ class WrongAtLength(LocalEngine):
 
     residue, period = 37, 128
 
-    def _forward(self, ids_BT: Tensor, cache: Any, *, keep: int, **inputs: Any) -> Any:
+    def _forward(self, ids_BT: Tensor, cache: Any, *, start: int, keep: int, **inputs: Any) -> Any:
         if cache is None and len(ids_BT) == 1 and ids_BT.shape[1] % self.period == self.residue:
             ids_BT = ids_BT.clone()
             ids_BT[0, 0] = self.ids[(self.ids.index(int(ids_BT[0, 0])) + 1) % len(self.ids)]
-        return super()._forward(ids_BT, cache, keep=keep, **inputs)
+        return super()._forward(ids_BT, cache, start=start, keep=keep, **inputs)
 
 
 FAULTS: dict[str, type[LocalEngine]] = {

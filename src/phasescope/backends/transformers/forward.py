@@ -6,7 +6,6 @@ Shape suffixes: B rows, T tokens.
 from __future__ import annotations
 
 import inspect
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -40,7 +39,6 @@ def forward(
     return model(input_ids=ids_BT, cache=cache, use_cache=use_cache, logits_to_keep=keep, **inputs)
 
 
-@lru_cache
 def _takes_positions(model_class: type) -> bool:
     """By the rule of `GenerationMixin.generate`."""
     return "position_ids" in inspect.signature(model_class.forward).parameters  # type: ignore[attr-defined]
