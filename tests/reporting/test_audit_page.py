@@ -1,6 +1,7 @@
 """The page of an audit: self-contained, escaped, and with the numbers of audit.json."""
 
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -55,6 +56,18 @@ def test_a_phase_that_is_not_visited_is_a_ring_and_not_a_thin_bar(scored):
     assert figure.svg.count("<circle") == 2
     assert [row[1] for row in figure.rows] == ["200", "0", "200", "0"]
     assert [row[2] for row in figure.rows] == ["20", "100", "20", "100"]
+
+
+@pytest.mark.parametrize(
+    ("samples", "words"), [(4, ["0", "1"]), (20, ["0", "1", "2", "3", "4", "5"]), (24, ["0", "2", "4", "6"])]
+)
+def test_the_axis_counts_whole_samples(tmp_path, samples, words):
+    """One sample per phase is not on an axis of 0, 0 and 1, and half of five is not 2."""
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(f'{{"position": {n}}}\n' for n in range(samples)))
+    (stride,) = audit(Settings(str(path), None, {}, Locator(), strides=(4,))).strides
+    texts = ElementTree.fromstring(exposure_bars("key", stride).svg).iter("text")
+    assert [one.text for one in texts if one.get("text-anchor") == "end"] == words
 
 
 def test_accuracy_is_drawn_where_every_phase_has_scores(tmp_path):

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from phasescope import BrokenRecordError, UsageError
+from phasescope.explaining.result import HeadGate, Loss
+from phasescope.reporting.explain_figures import gate_bars, loss_curve
 from phasescope.reporting.explain_page import explain_page, explain_summary
+from phasescope.reporting.figure import Figure
 
 STRIDE = 4
 
@@ -147,6 +151,34 @@ def test_the_page_says_what_was_found_and_draws_it(tmp_path):
     assert "https:" not in html
     said = explain_summary(tmp_path / "explain.json")
     assert len(said.splitlines()) == 5
+
+
+def axis(figure: Figure) -> dict[str | None, float]:
+    """The vertical axis of a figure: its labels, and where they stand."""
+    texts = ElementTree.fromstring(figure.svg).iter("text")
+    return {one.text: float(one.attrib["y"]) - 4.5 for one in texts if one.get("text-anchor") == "end"}
+
+
+def test_what_is_lost_has_an_axis_of_points_with_the_negative_ones():
+    """A unit without which more is right is drawn below zero, not on it; losses of 20 points fill the plot."""
+    drawn = loss_curve("k", Loss.model_validate(loss("L1.H0", [0.2, 0.1, 0.0, -0.15])), "source")
+    at = axis(drawn)
+    assert {"−20", "0", "20"} <= at.keys()
+    assert not any("%" in (label or "") for label in at)
+    dots = [float(one.attrib["cy"]) for one in ElementTree.fromstring(drawn.svg).iter("circle")]
+    assert dots[2] == pytest.approx(at["0"], abs=0.01)
+    assert at["0"] < dots[3] < at["−20"]
+    assert drawn.columns[1] == "Lost, points"
+    assert drawn.rows[3] == ("3", "−15.0", "−20.0", "−10.0")
+
+
+def test_the_axis_of_a_gate_is_labelled_where_its_lines_are():
+    """12.5 % is not called 12 %."""
+    gate = HeadGate.model_validate({"layer": 0, "head": 0, **told()["gates"][0], "prior": None})
+    at = axis(gate_bars("k", gate))
+    assert list(at) == ["0 %", "10 %", "20 %", "30 %", "40 %", "50 %"]
+    narrow = gate.model_copy(update={"mean": (0.125,) * 4, "low": (0.12,) * 4, "high": (0.125,) * 4})
+    assert list(axis(gate_bars("k", narrow)))[-1] == "12.5 %"
 
 
 def test_where_no_specialisation_is_seen_the_power_is_told(tmp_path):

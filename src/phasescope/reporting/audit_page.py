@@ -17,7 +17,7 @@ from .command import audit_command
 from .figure import Figure, figure
 from .figures import Curve, phase_frame, residue_bars
 from .pages import filled
-from .svg import element
+from .svg import element, even_ticks
 from .words import p_words, percent, plain
 
 WIDEST = 128
@@ -142,18 +142,18 @@ def exposure_bars(key: str, stride: StrideAudit) -> Figure:
     """Samples at each phase over the line of even exposure."""
     coverage, phases = stride.coverage, stride.stride
     counts = coverage.count_S.tolist()
-    even, most = coverage.total / phases, max(max(counts), 1)
-    frame = phase_frame(phases, "needle")
-    parts: list[Markup] = [frame.axes([f"{share * most:,.0f}" for share in (0.0, 0.5, 1.0)])]
+    even, ticks = coverage.total / phases, even_ticks(0, max(counts), whole=True)
+    frame = phase_frame(phases, "needle", ticks=ticks, factor=1.0, unit="")
+    parts: list[Markup] = [frame.axes()]
     for phase, count in enumerate(counts):
         if count:
-            parts.append(frame.bar(phase, count / most, "bar condition"))
+            parts.append(frame.bar(phase, count, "bar condition"))
         else:  # a phase without any sample must not look like a thin bar
             ring = min(3.5, 0.36 * frame.step)
             parts.append(
                 element("circle", cx=frame.x(phase), cy=frame.y(0) - 5, r=ring, class_="ring condition")
             )
-    parts.append(frame.level(even / most, "median"))
+    parts.append(frame.level(even, "median"))
     empty = phases - coverage.visited
     caption = f"{coverage.total:,} samples; the line is even exposure, {even:,.1f} each. " + (
         f"Rings: {empty} phases that no sample visits." if empty else "Every phase is visited."

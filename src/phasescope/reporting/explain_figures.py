@@ -10,7 +10,7 @@ from markupsafe import Markup
 from ..explaining.result import CoverageScores, ExplanationResult, HeadGate, Loss
 from .figure import Figure, figure
 from .figures import Curve, curves, phase_frame
-from .svg import Frame, box, dot, element, path, spacing, text
+from .svg import Frame, box, dot, element, even_ticks, path, spacing, text
 from .words import number, percent, plain, points
 
 CELLS = 32
@@ -74,18 +74,19 @@ def _cell(x: float, y: float, width: float, height: float, class_: str, opacity:
 
 def loss_curve(key: str, loss: Loss, coordinate: str) -> Figure:
     """Accuracy lost at each phase without one unit, with its band."""
-    curve = Curve.of(loss.unit, "condition", loss.phase, loss.low, loss.high)
-    frame, values = phase_frame(len(loss.phase), coordinate), loss.phase
+    curve, values = Curve.of(loss.unit, "condition", loss.phase, loss.low, loss.high), loss.phase
+    ticks = even_ticks(min(0.0, *values, *curve.lows), max(0.0, *values, *curve.highs))
+    frame = phase_frame(len(values), coordinate, ticks=ticks, unit="")
     most, least = max(values), min(values)
     caption = (
         f"Points of accuracy lost without {plain(loss.unit)}: most at phase {values.index(most)} "
-        f"({points(most)}), least at phase {values.index(least)} ({points(least)}). Band: 95 % over all heads together."
+        f"({points(most)}), least at phase {values.index(least)} ({points(least)}); below 0 more is right without it. Band: 95 % over all heads together."
     )
-    rows = [(str(phase), *row) for phase, row in enumerate(curve.rows())]
+    ends = zip(values, curve.lows, curve.highs, strict=True)
+    rows = [(str(phase), *map(points, three)) for phase, three in enumerate(ends)]
     title = f"Lost without {plain(loss.unit, 40)}"
-    return figure(
-        key, title, caption, frame.size, curves(frame, [curve]), ("Phase", "Lost", "Low", "High"), rows
-    )
+    columns = ("Phase", "Lost, points", "Low", "High")
+    return figure(key, title, caption, frame.size, curves(frame, [curve]), columns, rows)
 
 
 def gate_bars(key: str, gate: HeadGate) -> Figure:
@@ -93,15 +94,14 @@ def gate_bars(key: str, gate: HeadGate) -> Figure:
     curve = Curve.of(gate.name, "condition", gate.mean, gate.low, gate.high)
     slots, prior = len(gate.mean), gate.prior or ()
     highest = max(*curve.values, *curve.highs, *(prior or (0.0,)))
-    top = next(end for end in (0.25, 0.5, 1.0) if highest <= end or end == 1.0)
-    frame = Frame(slots, "slot of the window")
-    parts = [frame.axes([f"{number(25 * top * line, 0)} %" for line in range(5)])]
+    frame = Frame(slots, "slot of the window", ticks=even_ticks(0, highest))
+    parts = [frame.axes()]
     for slot, (value, low, high) in enumerate(zip(curve.values, curve.lows, curve.highs, strict=True)):
-        parts.append(frame.bar(slot, value / top, "bar condition"))
-        parts.append(frame.whisker(slot, low / top, high / top))
-    parts.append(frame.level(1 / slots / top, "even"))
+        parts.append(frame.bar(slot, value, "bar condition"))
+        parts.append(frame.whisker(slot, low, high))
+    parts.append(frame.level(1 / slots, "even"))
     if prior:
-        spots = frame.points([value / top for value in prior])
+        spots = frame.points(prior)
         parts += [path(spots, "prior"), *(dot(spot, 3.2, "dot prior") for spot in spots if slots <= 32)]
     recurs = (
         "does not vary"

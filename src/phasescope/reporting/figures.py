@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from markupsafe import Markup
@@ -18,8 +18,8 @@ from ..records import Finding
 from ..statistics.table import Floats
 from ..statistics.verdict import State
 from .figure import Figure, figure
-from .svg import Frame, Point, box, dot, element, line, path, text
-from .words import interval_words, percent, plain
+from .svg import Frame, Point, box, dot, element, even_ticks, line, path, text
+from .words import interval_words, percent, plain, tick_words
 
 Kind = Literal["condition", "control"]
 LABEL = 24  # characters of a condition's name that fit beside a curve
@@ -124,9 +124,9 @@ def _names(frame: Frame, curves: Sequence[Curve]) -> list[Markup]:
     return labels
 
 
-def phase_frame(stride: int, coordinate: str) -> Frame:
-    """A plot over the phases of a position."""
-    return Frame(stride, f"phase of the {coordinate} (position mod {stride})")
+def phase_frame(stride: int, coordinate: str, **axis: Any) -> Frame:
+    """A plot over the phases of a position; `axis` is what the frame's vertical axis has in place of 0 to 100 %."""
+    return Frame(stride, f"phase of the {coordinate} (position mod {stride})", **axis)
 
 
 def phase_curve(key: str, own: Curve, control: Curve | None, coordinate: str) -> Figure:
@@ -230,10 +230,6 @@ def _spread(count: int) -> list[float]:
     return [((index * 0.6180339887) % 1 - 0.5) * 1.6 for index in range(count)]
 
 
-SCALES = {0.05: 0.01, 0.1: 0.02, 0.2: 0.05, 0.3: 0.1, 0.5: 0.1, 1.0: 0.2}
-"""Ends of the forest's axis and the steps between its ticks."""
-
-
 def spread_forest(key: str, conditions: Sequence[tuple[str, bool, State, Finding]]) -> Figure:
     """Phase SD of every condition with its 95 % interval, from zero.
 
@@ -244,16 +240,16 @@ def spread_forest(key: str, conditions: Sequence[tuple[str, bool, State, Finding
     width, row, top = 460.0, 44.0, 20.0
     left, right = 8.0, width - 142.0
     reach = max(f.high or f.value or 0.0 for *_, f in conditions)
-    most = next((end for end in SCALES if end >= reach), 1.0)
+    ticks = even_ticks(0, reach, least=0.05)
     floor = top + row * len(conditions)
 
     def x(share: float) -> float:
-        return left + min(max(share, 0.0), most) / most * (right - left)
+        return left + max(share, 0.0) / ticks[-1] * (right - left)
 
     parts = []
-    for tick in np.arange(0, most + 1e-9, SCALES[most]):
+    for tick, label in zip(ticks, tick_words([100 * tick for tick in ticks]), strict=True):
         parts.append(line((x(tick), top - 8), (x(tick), floor), "grid" if tick else "axis"))
-        parts.append(text(x(tick), floor + 17, f"{100 * tick:.0f}", "tick"))
+        parts.append(text(x(tick), floor + 17, label, "tick"))
     parts.append(text((left + right) / 2, floor + 38, "phase SD, points of accuracy", "axis-name"))
     for index, (condition, control, state, finding) in enumerate(conditions):
         y, kind = top + row * index + 26, "control" if control else "condition"

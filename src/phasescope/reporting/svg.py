@@ -1,11 +1,14 @@
-"""SVG by hand: elements that escape what they are given, and a plot frame with a percent axis."""
+"""SVG by hand: elements that escape what they are given, and a plot frame with its axes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
+
+from .words import tick_words
 
 Point = tuple[float, float]
 
@@ -78,24 +81,29 @@ def drawing(key: str, title: str, description: str, size: tuple[float, float], *
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A plot area whose horizontal axis counts `columns` phases and whose vertical axis is 0 to 100 %.
+    """A plot area whose horizontal axis counts `columns` phases; the vertical one is 0 to 100 % by default.
 
     Attributes:
         columns: how many phases or residues stand side by side.
         label: what the horizontal axis counts.
+        names: what each column is called; by default its number from 0.
+        ticks: values in rising order that have a grid line; the first is the floor and the last the top.
+        factor, unit: what a tick is multiplied by and followed by where it is written.
         width, height: size of the view box.
-        ticks: what each column is called; by default its number from 0.
     """
 
     columns: int
     label: str
+    names: Sequence[str] = ()
+    ticks: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 1.0)
+    factor: float = 100.0
+    unit: str = " %"
     width: float = 460.0
     height: float = 270.0
     left: float = 54.0
     right: float = 14.0
     top: float = 22.0
     bottom: float = 46.0
-    ticks: Sequence[str] = ()
 
     @property
     def step(self) -> float:
@@ -106,46 +114,66 @@ class Frame:
         """The middle of a column."""
         return self.left + (column + 0.5) * self.step
 
-    def y(self, share: float) -> float:
-        """The height of a share from 0 to 1; what lies outside is drawn at the edge."""
-        floor = self.height - self.bottom
-        return floor - min(max(share, 0.0), 1.0) * (floor - self.top)
+    def y(self, value: float) -> float:
+        """The height of a value; what lies beyond the first or last tick is drawn at the edge."""
+        floor, low, high = self.height - self.bottom, self.ticks[0], self.ticks[-1]
+        return floor - (min(max(value, low), high) - low) / (high - low) * (floor - self.top)
 
-    def points(self, shares: Sequence[float]) -> list[Point]:
+    def points(self, values: Sequence[float]) -> list[Point]:
         """One point per column."""
-        return [(self.x(column), self.y(share)) for column, share in enumerate(shares)]
+        return [(self.x(column), self.y(value)) for column, value in enumerate(values)]
 
     @property
     def size(self) -> tuple[float, float]:
         """Width and height of the view box."""
         return self.width, self.height
 
-    def bar(self, column: float, share: float, class_: str) -> Markup:
-        """A bar from the floor to a share."""
+    def bar(self, column: float, value: float, class_: str) -> Markup:
+        """A bar from zero up to a value."""
         x, half = self.x(column), 0.34 * self.step
-        return box(x - half, self.y(share), x + half, self.y(0), class_)
+        return box(x - half, self.y(value), x + half, self.y(0), class_)
 
     def whisker(self, column: float, low: float, high: float) -> Markup:
         """An interval as an upright line."""
         return line((self.x(column), self.y(low)), (self.x(column), self.y(high)), "whisker")
 
-    def level(self, share: float, class_: str) -> Markup:
+    def level(self, value: float, class_: str) -> Markup:
         """A line over the whole width."""
-        return line((self.left, self.y(share)), (self.width - self.right, self.y(share)), class_)
+        return line((self.left, self.y(value)), (self.width - self.right, self.y(value)), class_)
 
-    def axes(self, labels: Sequence[str] = ("0 %", "25 %", "50 %", "75 %", "100 %")) -> Markup:
-        """Grid lines at equal distances, their labels from the floor up, and the columns' numbers."""
+    def axes(self) -> Markup:
+        """Grid lines at the ticks, their labels from the floor up, and the columns' numbers."""
         parts = []
-        for index, label in enumerate(labels):
-            share = index / (len(labels) - 1)
-            parts.append(self.level(share, "grid" if index else "axis"))
-            parts.append(text(self.left - 7, self.y(share) + 4.5, label, "tick", "end"))
+        labels = tick_words([tick * self.factor for tick in self.ticks])
+        for tick, label in zip(self.ticks, labels, strict=True):
+            parts.append(self.level(tick, "grid" if tick else "axis"))
+            parts.append(text(self.left - 7, self.y(tick) + 4.5, label + self.unit, "tick", "end"))
         for column in range(0, self.columns, spacing(self.columns)):
-            words = self.ticks[column] if self.ticks else str(column)
+            words = self.names[column] if self.names else str(column)
             parts.append(text(self.x(column), self.height - self.bottom + 18, words, "tick"))
         middle = (self.left + self.width - self.right) / 2
         parts.append(text(middle, self.height - 7, self.label, "axis-name"))
         return Markup("").join(parts)
+
+
+def even_ticks(low: float, high: float, *, least: float = 0.01, whole: bool = False) -> tuple[float, ...]:
+    """Two to seven round numbers at equal distances, from `low` or below to `high` or above.
+
+    Args:
+        low, high: the least and the largest value that are drawn.
+        least: what the axis spans at least.
+        whole: only whole numbers, for an axis that counts.
+    """
+    high = max(high, low + least)
+    span = high - low
+    steps = (
+        factor * 10.0**power
+        for power in range(math.floor(math.log10(span)) - 1, 308)
+        for factor in (1.0, 2.0, 2.5, 5.0)
+    )
+    step = next(s for s in steps if span <= 5 * s * (1 + 1e-9) and not (whole and s % 1))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return tuple(round(step * n, 12) for n in range(first, last + 1))
 
 
 def spacing(columns: int, most: int = 12) -> int:

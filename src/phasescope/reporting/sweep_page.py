@@ -267,7 +267,7 @@ def _numbers(own: Sequence[Finding]) -> list[tuple[str, str, str]]:
 def _figure(key: str, block: Finding, stride: int | None) -> Figure:
     """P(expected) and P(rival), or the score, against L; dots are coloured by residue and numbered above."""
     detail, lengths = block.detail, block.detail["lengths"]
-    frame = Frame(len(lengths), "pad tokens L", ticks=tuple(map(str, lengths)))
+    frame = Frame(len(lengths), "pad tokens L", names=tuple(map(str, lengths)))
     labels = _labels(block)
     series = [[math.exp(x) for x in column] for column in _probabilities(block)] or [detail["scores"]]
     parts = [frame.axes()]

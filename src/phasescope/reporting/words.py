@@ -21,6 +21,12 @@ def number(value: float, digits: int = 1) -> str:
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
+def tick_words(ticks: Sequence[float]) -> list[str]:
+    """The numbers of an axis, with as many decimals as the finest of them needs, so that none is rounded."""
+    digits = next((n for n in range(6) if all(abs(round(tick, n) - tick) < 1e-9 for tick in ticks)), 6)
+    return [f"{round(tick, digits) + 0.0:,.{digits}f}".replace("-", "−") for tick in ticks]
+
+
 def points(share: float) -> str:
     """A difference of shares in percentage points."""
     return number(100 * share)
