@@ -1,5 +1,7 @@
 """Scores that others have paid for: size, power, and the two ways to the same p."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -80,15 +82,34 @@ def test_rates_have_wilsons_intervals_and_the_spread_its_own(rng):
 def test_phases_that_are_never_asked_have_no_rate(rng):
     """Not a number, and no spread over phases."""
     position_N = 4 * rng.integers(0, 500, 60)
-    found = analyse_scores(position_N, np.ones(60), [4, 3], rng, draws=20)
+    found = analyse_scores(position_N, np.arange(60) % 2.0, [4, 3], rng, draws=20)
     assert np.isnan(found.by_stride[0].rate_S[1:]).all()
     assert found.by_stride[0].spread is None
     assert found.not_testable == (4,)
 
 
-def test_scores_that_are_all_alike_show_nothing(rng):
-    """All right: p = 1, by either way."""
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("score", [0.0, 1.0])
+def test_scores_that_do_not_vary_are_not_tested(monkeypatch, rng, exact, score):
+    """All right or all wrong is no sign that recall has no period; rates are there all the same."""
+    monkeypatch.setattr(results, "EXACT", 10_000 if exact else 0)
+    found = analyse_scores(rng.integers(0, 900, 200), np.full(200, score), STRIDES, rng, draws=50)
+    assert (found.p_value, found.period, found.tested, found.alike) == (None, None, (), True)
+    assert found.words == "its scores do not vary, so that no period can be tested"
+    assert (found.accuracy, len(found.by_stride)) == (score, len(STRIDES))
+
+
+def test_the_words_name_a_period_or_none_with_its_p(rng):
+    """And say where nothing could be tested."""
+    position_N, score_N = scores(rng, 40)
+    found = analyse_scores(position_N, score_N, [4], rng, draws=20)
+    assert replace(found, period=4, p_value=0.0001).words == "its scores repeat every 4 tokens (p < 0.001)"
+    assert replace(found, period=None, p_value=0.4).words == "its scores show no period (p = 0.400)"
+    assert analyse_scores(position_N, score_N, [64], rng, draws=20).words.startswith("its scores are too few")
+
+
+def test_the_limit_without_variance_finds_nothing(rng):
+    """A p of 1, and none where no stride can be tested."""
     position_N = rng.integers(0, 900, 200)
-    assert analyse_scores(position_N, np.ones(200), STRIDES, rng, draws=50).p_value == 1.0
     assert limit_test(position_N, np.ones(200), STRIDES, rng, 50)[:2] == (1.0, None)
     assert limit_test(position_N[:3], np.ones(3), [64], rng, 50) == (None, None, {})

@@ -97,3 +97,19 @@ def test_the_same_audit_draws_the_same_page(scored):
     """Byte for byte."""
     assert render(audit(scored)) == render(audit(scored))
     assert summary(audit(scored)) == summary(audit(scored))
+
+
+def test_scores_that_are_not_tested_are_spoken_of(tmp_path):
+    """Too few of them, and all of them alike: on the page and in the terminal, without a p."""
+    path = tmp_path / "a.jsonl"
+    for samples, said in (
+        (19, "Only 19 placed samples have a score; scores are tested for phases from 20 on."),
+        (60, "its scores do not vary, so that no period can be tested"),
+    ):
+        path.write_text("".join(f'{{"position": {n}, "score": 0}}\n' for n in range(samples)))
+        found = audit(Settings(str(path), None, {}, Locator(), strides=(4,), draws=20))
+        assert said in render(found)
+        assert said in summary(found)
+        assert "no period (p" not in render(found)
+    path.write_text('{"position": 1}\n')
+    assert "have a score" not in render(audit(Settings(str(path), None, {}, Locator(), strides=(4,))))

@@ -56,6 +56,7 @@ class Results:
         tested, not_testable: strides with and without two samples per phase.
         method: how the p-values came about, in words.
         by_stride: rates by phase, one entry per stride.
+        alike: all scores are the same, so that nothing can be tested.
     """
 
     accuracy: float
@@ -66,6 +67,19 @@ class Results:
     not_testable: tuple[int, ...]
     method: str
     by_stride: tuple[PhaseRates, ...]
+    alike: bool = False
+
+    @property
+    def words(self) -> str:
+        """What the scores say of a period."""
+        if self.alike:
+            return "its scores do not vary, so that no period can be tested"
+        if self.p_value is None:
+            return "its scores are too few to test any of these strides for a period"
+        p = "p < 0.001" if self.p_value < 0.001 else f"p = {self.p_value:.3f}"
+        if self.period is None:
+            return f"its scores show no period ({p})"
+        return f"its scores repeat every {self.period} tokens ({p})"
 
 
 PERMUTED = (
@@ -76,6 +90,7 @@ LIMIT = (
     "chi-squared tests of phases after a cubic trend in position is removed; the smallest p over strides, against "
     "draws from the normal limit of the permutations"
 )
+ALIKE = "no test, because all scores are the same"
 
 
 def analyse_scores(
@@ -94,11 +109,14 @@ def analyse_scores(
         rng: of the permutations.
         draws: permutations per test.
     """
-    if len(score_N) <= EXACT:
+    alike = bool(np.ptp(score_N) == 0)
+    method = ALIKE if alike else PERMUTED if len(score_N) <= EXACT else LIMIT
+    p_value, stride, by_candidate, tested = None, None, dict[int, float](), tuple[int, ...]()
+    if method == PERMUTED:
         found = find_period(_table(position_N, score_N), "accuracy", "source", strides, rng, draws)
         p_value, stride, by_candidate = found.p_value, found.stride, found.candidate_p
         tested = tuple(found.tested)
-    else:
+    elif method == LIMIT:
         p_value, stride, by_candidate = limit_test(position_N, score_N, strides, rng, draws)
         tested = tuple(by_candidate)
     return Results(
@@ -107,9 +125,10 @@ def analyse_scores(
         p_value=p_value,
         period=stride,
         tested=tested,
-        not_testable=tuple(sorted(set(strides) - set(tested))),
-        method=PERMUTED if len(score_N) <= EXACT else LIMIT,
+        not_testable=() if alike else tuple(sorted(set(strides) - set(tested))),
+        method=method,
         by_stride=tuple(_rates(position_N, score_N, s, by_candidate.get(s), rng) for s in strides),
+        alike=alike,
     )
 
 

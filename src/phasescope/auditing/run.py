@@ -151,8 +151,7 @@ class Audit(Tabular):
             (s.stride, s.coverage.visited, s.blind, float(s.hidden_S.max()), s.coverage.total)
             for s in self.strides
         ]
-        found = None if self.results is None else (self.results.period, self.results.p_value)
-        return verdict(rows, chosen, self.settings.bar, found)
+        return verdict(rows, chosen, self.settings.bar, self.results.words if self.results else "")
 
 
 def audit(settings: Settings, report: Report = lambda done, total: None) -> Audit:

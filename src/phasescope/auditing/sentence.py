@@ -14,7 +14,7 @@ def verdict(
     rows: Sequence[Row],
     chosen: Sequence[int] | None,
     bar: float,
-    found: tuple[int | None, float | None] | None = None,
+    scores: str = "",
 ) -> str:
     """What a benchmark visits, and what it would let pass.
 
@@ -25,7 +25,7 @@ def verdict(
         rows: one per stride, by stride.
         chosen: strides that the user named; None for the usual ones.
         bar: accuracy from which the benchmark counts as passed.
-        found: period and p of the scores; None where there are none.
+        scores: what the scores say; empty where there are none.
     """
     named = [row for row in rows if chosen and row[0] in chosen] or [_worst(rows)]
     # Those with most to hide come first.
@@ -34,7 +34,7 @@ def verdict(
     if not chosen and all(visited == stride for stride, visited, *_ in rows):
         stride = named[0][0]
         words = f"visits every phase at all {len(rows)} strides; at stride {stride} {_would(named[0], bar)}"
-    return words + _scores(found)
+    return f"{words}; {scores}" if scores else words
 
 
 def _worst(rows: Sequence[Row]) -> Row:
@@ -57,16 +57,6 @@ def _would(row: Row, bar: float) -> str:
     return (
         f"a model that loses {100 * hidden:.0f} points at one phase would pass the bar of {100 * bar:.0f} %"
     )
-
-
-def _scores(found: tuple[int | None, float | None] | None) -> str:
-    if found is None or found[1] is None:
-        return ""
-    period, p_value = found[0], found[1]
-    p = "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
-    if period is None:
-        return f"; its scores show no period ({p})"
-    return f"; its scores repeat every {period} tokens ({p})"
 
 
 COLUMNS = (

@@ -10,7 +10,7 @@ import numpy as np
 from markupsafe import Markup
 
 from ..auditing.results import PhaseRates, Results
-from ..auditing.run import Audit, StrideAudit, write
+from ..auditing.run import FEWEST, Audit, StrideAudit, write
 from ..auditing.sentence import COLUMNS, cells, table
 from ..files import write_atomic
 from .command import audit_command
@@ -79,6 +79,11 @@ def _notes(found: Audit) -> list[str]:
         notes.append("Some positions are the file's own and some were looked up; they may count differently.")
     if locator.bos and not locator.start:
         notes.append("This tokenizer puts nothing in front of a text, so --bos changes nothing.")
+    scored = int((~np.isnan(placed.score_N)).sum())
+    if found.results is None and scored:
+        notes.append(
+            f"Only {scored} placed samples have a score; scores are tested for phases from {FEWEST} on."
+        )
     return notes
 
 
@@ -178,12 +183,12 @@ def _accuracy_bars(rates: PhaseRates, period: int | None) -> Figure:
 
 def _results(found: Results) -> dict[str, Any]:
     """The scores' part of the page."""
-    global_p = "not testable" if found.p_value is None else p_words(found.p_value)
+    said = f"{found.words[0].upper()}{found.words[1:]}."
+    if found.p_value is not None:
+        test = f"one test over {len(found.tested)} strides: {p_words(found.p_value)}"
+        said = f"Period found: {found.period or 'none'}; {test}."
     return {
-        "sentence": (
-            f"{found.total:,} samples have a score, {percent(found.accuracy)} on average. Period found: "
-            f"{found.period or 'none'}; one test over {len(found.tested)} strides: {global_p}."
-        ),
+        "sentence": f"{found.total:,} samples have a score, {percent(found.accuracy)} on average. {said}",
         "method": found.method,
         "not_testable": ", ".join(map(str, found.not_testable)),
         "rows": [_rates_row(rates) for rates in found.by_stride],

@@ -80,7 +80,8 @@ def loss_curve(key: str, loss: Loss, coordinate: str) -> Figure:
     most, least = max(values), min(values)
     caption = (
         f"Points of accuracy lost without {plain(loss.unit)}: most at phase {values.index(most)} "
-        f"({points(most)}), least at phase {values.index(least)} ({points(least)}); below 0 more is right without it. Band: 95 % over all heads together."
+        f"({points(most)}), least at phase {values.index(least)} ({points(least)}); "
+        "below 0 more is right without it. Band: 95 % over all heads together."
     )
     ends = zip(values, curve.lows, curve.highs, strict=True)
     rows = [(str(phase), *map(points, three)) for phase, three in enumerate(ends)]

@@ -160,7 +160,8 @@ def even_ticks(low: float, high: float, *, least: float = 0.01, whole: bool = Fa
     """Two to seven round numbers at equal distances, from `low` or below to `high` or above.
 
     Args:
-        low, high: the least and the largest value that are drawn.
+        low: the least value that is drawn.
+        high: the largest one.
         least: what the axis spans at least.
         whole: only whole numbers, for an axis that counts.
     """
