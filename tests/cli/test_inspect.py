@@ -43,12 +43,16 @@ def test_the_verdict_comes_first_and_needs_no_torch(tmp_path: Path, base_install
     assert "kv_chunk = 7" in unknown
 
 
-def test_the_zoo_is_inspected_by_name_with_its_prior() -> None:
-    """Every model; a gate that prefers a phase says so."""
+def test_the_zoo_is_inspected_by_name_with_its_slot_weights() -> None:
+    """Every model; what a gate weighs most is said of its weights and not of recall."""
     for name in zoo.names():
         said = say(name)
         assert said.startswith("phase-sensitive" if zoo.card(name).compression else "no token grid")
-    assert "favours phase 7" in say("w8s8-4kv")
+    assert "tokens of phase 7 (×1.98), 6 (×1.33) weigh most" in say("w8s8-4kv")
+    said = say("w8s8-1kv")  # whose worst phases are 6 and 7
+    assert "slot weights of 2 biases on W8/S8 (entries): tokens of phase 6 (×1.12)" in said
+    assert "not what the model recalls" in said
+    assert "favours" not in said
 
 
 def test_json_holds_everything_and_nothing_else(tmp_path: Path) -> None:
@@ -56,7 +60,7 @@ def test_json_holds_everything_and_nothing_else(tmp_path: Path) -> None:
     found = json.loads(say(str(write(tmp_path, **V4)), "--json"))
     assert (found["strides"], found["period"], found["reach"]) == ([4, 128], 128, 64)
     assert [len(layer["folds"]) for layer in found["layers"]] == [0, 1, 1, 1]
-    assert "no phase prior" in found["prior_lacks"]
+    assert "no slot weights" in found["prior_lacks"]
     zoo_found = json.loads(say("w8s4-1kv", "--json"))
     assert sum(zoo_found["prior"][0]["phases"]) == pytest.approx(1)
 

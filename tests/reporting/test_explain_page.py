@@ -149,6 +149,7 @@ def test_the_page_says_what_was_found_and_draws_it(tmp_path):
     assert "the contribution of L1.H0 falls unevenly" in html
     assert html.count("<figure") == 1 + 2 + 3 + 2 + 1
     assert "https:" not in html
+    assert "not what is recalled" in html
     said = explain_summary(tmp_path / "explain.json")
     assert len(said.splitlines()) == 5
 

@@ -92,6 +92,15 @@ def test_always_never_and_by_chance_are_said_as_such():
     assert "safe" not in mixed
 
 
+def test_scores_that_do_not_vary_are_not_said_to_have_no_period():
+    """A scorer that is always wrong shows nothing of a period, with or without a p of 1."""
+    planted = plant(np.random.default_rng(5), lambda *_: -9.0)
+    scored = [o.model_copy(update={"answer": None, "logprob": None, "rival_logprob": None}) for o in planted]
+    said = sweep_sentence(findings(scored))
+    assert "the score is the same in every trial, so that no period can be tested" in said
+    assert "has no period" not in said
+
+
 def test_a_faint_period_is_flat_and_a_padding_with_the_same_beat_is_blamed():
     """A deterministic model repeats by a hundredth of a nat; a padding of four tokens does so by itself."""
     rng = np.random.default_rng(3)

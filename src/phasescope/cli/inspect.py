@@ -28,7 +28,7 @@ from ..checkpoints.grids import (
 from ..errors import UsageError
 from ..files import dump_json
 
-SHOWN_PRIORS = 16
+SHOWN_WEIGHTS = 16
 MOST_BARS = 16
 BARS = "▁▂▃▄▅▆▇█"
 PIPED_WIDTH = 120
@@ -48,7 +48,7 @@ def inspect(
         bool, typer.Option("--families", help="The table of all families, as Markdown.")
     ] = False,
 ) -> None:
-    """Say which token grids a checkpoint has: strides, what they do, reach, phase prior and unread tokens."""
+    """Say which token grids a checkpoint has: strides, what they do, reach, slot weights and unread tokens."""
     if sum((path is not None, engine is not None, table)) != 1:
         raise UsageError("give a checkpoint, or --technique NAME, or --families: one of the three")
     if table:
@@ -73,14 +73,14 @@ def family_rows() -> Iterator[str]:
 
 
 def _prior(target: Target) -> tuple[Sequence[Prior], str]:
-    """The phase prior, or why there is none to be read where there could be one."""
+    """The slot weights, or why there are none to be read where there could be some."""
     if not any(fold.bias for fold in target.folds):
         return (), ""
     folder = Path(target.source).parent
     if not any(folder.glob("*.safetensors*")):
-        return (), f"no phase prior: {folder} holds no *.safetensors"
+        return (), f"no slot weights: {folder} holds no *.safetensors"
     found = phase_prior(folder, target)
-    return found, "" if found else f"no phase prior: no position bias among the weights in {folder}"
+    return found, "" if found else f"no slot weights: no position bias among the weights in {folder}"
 
 
 def _show(target: Target, prior: Sequence[Prior], lacking: str) -> None:
@@ -104,11 +104,14 @@ def _show(target: Target, prior: Sequence[Prior], lacking: str) -> None:
             )
     if prior:
         for mean, count in overall(prior):
-            say(_favours(mean, count))
+            say(_weights(mean, count))
+        say(
+            "these weights say how a gate shares a window out before it reads, not what the model recalls: measure that"
+        )
         if max(one.channel_spread for one in prior) >= FLAT:
-            out.print(_priors(prior[:SHOWN_PRIORS]))
-        if len(prior) > SHOWN_PRIORS:
-            say(f"{len(prior) - SHOWN_PRIORS} further priors: --json has them all")
+            out.print(_weights_table(prior[:SHOWN_WEIGHTS]))
+        if len(prior) > SHOWN_WEIGHTS:
+            say(f"{len(prior) - SHOWN_WEIGHTS} further rows: --json has them all")
     elif lacking:
         say(lacking)
     for note in target.notes:
@@ -153,18 +156,20 @@ def _yes(value: bool | None) -> str:
     return "–" if value is None else "yes" if value else "no"
 
 
-def _favours(mean: Prior, count: int) -> str:
-    """What the priors of one grid say together."""
-    of = f"phase prior of {count} {'bias' if count == 1 else 'biases'} on {mean.grid} ({mean.role})"
+def _weights(mean: Prior, count: int) -> str:
+    """The slot weights of one grid, averaged over layers and heads."""
+    of = f"slot weights of {count} {'bias' if count == 1 else 'biases'} on {mean.grid} ({mean.role})"
     if not mean.favoured:
         return f"{of}: flat on average; within a channel phases differ by {mean.channel_spread:.2f} of a fair share"
     share = len(mean.phases)
-    best = ", ".join(f"{phase} (×{mean.phases[phase] * share:.2f})" for phase in mean.favoured[:4])
-    worst = min(range(share), key=lambda phase: mean.phases[phase])
-    return f"{of}: favours phase {best}; least {worst} (×{mean.phases[worst] * share:.2f})"
+    most = ", ".join(f"{phase} (×{mean.phases[phase] * share:.2f})" for phase in mean.favoured[:4])
+    least = min(range(share), key=lambda phase: mean.phases[phase])
+    return (
+        f"{of}: tokens of phase {most} weigh most, of phase {least} least (×{mean.phases[least] * share:.2f})"
+    )
 
 
-def _priors(prior: Sequence[Prior]) -> Table:
+def _weights_table(prior: Sequence[Prior]) -> Table:
     columns = "layer|of|windows|phases 0 …|most|least|spread|in a channel"
     table = _table("weight of each phase with all content equal", columns)
     for one in prior:

@@ -91,7 +91,7 @@ def loss_curve(key: str, loss: Loss, coordinate: str) -> Figure:
 
 
 def gate_bars(key: str, gate: HeadGate) -> Figure:
-    """Mean gate weight of each slot, with the prior of the learned bias as a dashed line."""
+    """Mean gate weight of each slot, with the softmax of the learned bias as a dashed line."""
     curve = Curve.of(gate.name, "condition", gate.mean, gate.low, gate.high)
     slots, prior = len(gate.mean), gate.prior or ()
     highest = max(*curve.values, *curve.highs, *(prior or (0.0,)))
@@ -113,7 +113,7 @@ def gate_bars(key: str, gate: HeadGate) -> Figure:
         f"{gate.name}: the weight {recurs}, and by content for the rest; entropy {percent(gate.entropy)} of the "
         f"uniform gate's. Dotted: uniform.{' Dashed: the softmax of the learned bias alone.' if prior else ''}"
     )
-    columns = ("Slot", "Mean weight", "Low", "High", *(("Prior",) if prior else ()))
+    columns = ("Slot", "Mean weight", "Low", "High", *(("Bias alone",) if prior else ()))
     rows = [
         (str(slot), *row, *([percent(prior[slot])] if prior else [])) for slot, row in enumerate(curve.rows())
     ]

@@ -65,6 +65,11 @@ def _period_words(own: Sequence[Finding]) -> str:
     what, least = _OUTCOMES[period.outcome], period.detail["smallest_detectable_effect"]
     if judgement.p_value is None:
         return "there are too few lengths to test any period"
+    if (
+        period.outcome == "accuracy"
+        and len({score for f in _flips(own) for score in f.detail["scores"]}) == 1
+    ):
+        return f"{what} is the same in every trial, so that no period can be tested"
     if judgement.period is None:
         seen = (
             "" if least is None else f"; a phase SD of {_size(least, period.outcome)} would have been found"

@@ -1,4 +1,4 @@
-"""The phase prior against torch, on checkpoints that `transformers` and this package wrote."""
+"""Slot weights against torch, on checkpoints that `transformers` and this package wrote."""
 
 import json
 from pathlib import Path

@@ -33,7 +33,7 @@ class Fold:
         tail: the tokens of the window that is not complete are always read; None where there is no such window.
         raw: how many of the newest tokens are read uncompressed as well, the query's own included; None for all that
             wait.
-        bias: the pooling has a position bias, so that a phase prior can be read from the weights.
+        bias: the pooling has a position bias, so that slot weights can be read from the weights.
     """
 
     does: Does

@@ -1,4 +1,7 @@
-"""The phase prior of a checkpoint: which slots of a window its pooling favours before it has read anything.
+"""The slot weights of a checkpoint: how its pooling shares a window out over its slots with all content equal.
+
+They are the gate's prior, and say nothing of what is recalled: content can outweigh them, and a phase with much weight
+may be recalled worst.
 
 Shape suffixes: W window slots, P phases, C channels, H heads.
 """
