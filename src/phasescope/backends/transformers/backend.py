@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -27,8 +29,10 @@ from ..prefixes import Context, Ids, contexts
 from .cache import branch, expanded, reserve, same_rows
 from .forward import forward
 from .load import folder_vocabulary, load_model, tokens_that_fit
+from .proof import Proof, prove
 
 PREFILL_CHUNK = 4096
+LOGGER = logging.getLogger(__name__)
 
 
 class TransformersBackend:
@@ -161,6 +165,8 @@ class TransformersBackend:
             "max_tokens": self.max_tokens,
             "prefill_chunk": self.prefill_chunk,
             "share_prefix": self.share_prefix,
+            # Only where it matters, so that runs of sound models go on as they began.
+            **({"read_alone": self.proof.fault} if self.proof.fault else {}),
         }
 
     def answer(self, trials: Sequence[Trial]) -> list[Reply]:
@@ -169,17 +175,70 @@ class TransformersBackend:
         Raises:
             UsageError: if the model gives an answer no finite log-probability, or memory runs out.
         """
-        replies: dict[int, Reply] = {}
         try:
-            with torch.inference_mode():
-                for wave in self._waves(contexts(trials, share=self.share_prefix)):
-                    replies.update(self._ask_wave(trials, wave))
+            return self._fresh(trials) if self.proof.fault else self._shared(trials)
         except torch.OutOfMemoryError:
             raise UsageError(
                 f"{self.name} runs out of memory with max_tokens {self.max_tokens} and prefill_chunk "
                 f"{self.prefill_chunk}; give smaller ones, in a new run folder"
             ) from None
+
+    @cached_property
+    def proof(self) -> Proof:
+        """Whether many questions from one prefill are answered as fresh forwards answer them, shown on a probe.
+
+        Where not, every prompt is read alone and without a cache from here on, with a warning.
+
+        Raises:
+            UsageError: if the model cannot be read at all.
+        """
+        tokens = self.tokens
+        found = prove(self.model, self.name, self._shared, self._fresh)
+        self.tokens = tokens
+        if found.fault:
+            LOGGER.warning(
+                "%s: %s; each prompt is read alone and without a cache instead", self.name, found.fault
+            )
+        return found
+
+    def _shared(self, trials: Sequence[Trial]) -> list[Reply]:
+        """Replies from one prefill per context."""
+        replies: dict[int, Reply] = {}
+        with torch.inference_mode():
+            for wave in self._waves(contexts(trials, share=self.share_prefix)):
+                replies.update(self._ask_wave(trials, wave))
         return [replies[index] for index in range(len(trials))]
+
+    @torch.inference_mode()
+    def _fresh(self, trials: Sequence[Trial]) -> list[Reply]:
+        """Replies from forwards over whole prompts, one at a time and without a cache."""
+        return [self._alone(trial) for trial in trials]
+
+    def _alone(self, trial: Trial) -> Reply:
+        def logprobs(ids: Sequence[int], keep: int) -> Tensor:
+            self.tokens += len(ids)
+            out = forward(self.model, self._tensor([ids]), None, start=0, keep=keep, use_cache=False)
+            return _logprobs(out.logits[0, -keep:])
+
+        answer = self._tensor(trial.answer_ids)
+        forced_AV = logprobs(trial.prompt_ids + trial.answer_ids[:-1], max(len(answer), 1))
+        logprob = float(forced_AV.gather(1, answer[:, None].to(forced_AV.device)).sum())
+        first_V = forced_AV[0]
+        stops = self._stops if trial.generate is not None else frozenset()
+        ids = [int(first_V.argmax())]
+        while len(ids) < trial.new_tokens and ids[-1] not in stops:
+            ids.append(int(logprobs((*trial.prompt_ids, *ids), 1)[-1].argmax()))
+        self._refuse_infinite(logprob)
+        candidates = first_V[self._tensor(trial.candidate_ids).to(first_V.device)].tolist()
+        return self._make_reply(
+            trial, _until(ids, stops), logprob, candidates, first_V.topk(2).values.tolist()
+        )
+
+    def _refuse_infinite(self, logprob: float) -> None:
+        if not math.isfinite(logprob):
+            raise UsageError(
+                f"{self.name} gives an answer the log-probability {logprob}; check its weights, or use float32"
+            )
 
     def _waves(self, found: Iterator[Context]) -> Iterator[list[Context]]:
         """Contexts of equal shape that fit one forward together with all their questions."""
@@ -260,11 +319,8 @@ class TransformersBackend:
             with branch(out.cache) as own:
                 logprob_B = logprob_B + self._forced(answer_BA, own, end)
         ids = self._continue(greedy_BA, trials[0], out.cache)
-        if not bool(logprob_B.isfinite().all()):
-            bad = logprob_B[~logprob_B.isfinite()][0].item()
-            raise UsageError(
-                f"{self.name} gives an answer the log-probability {bad}; check its weights, or use float32"
-            )
+        for logprob in logprob_B.tolist():
+            self._refuse_infinite(logprob)
         candidates = self._candidates(trials, logprob_BV)
         return list(map(self._make_reply, trials, ids, logprob_B.tolist(), candidates, top_B2.tolist()))
 

@@ -1,0 +1,92 @@
+"""Whether a model answers alike however it is read: many questions after one prefill, or each prompt fresh and alone.
+
+A model may take its cache for empty, or mix up the rows of a batch; its answers are then wrong without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...errors import UsageError, first_line
+from ...records import Reply, Trial
+from .forward import BREAKS
+
+QUESTIONS, PREFIX, REST, ANSWER, NEW = 3, 40, 5, 2, 3
+"""Of the probe: questions after one prefix, and tokens of the prefix, of each question, its answer and continuation."""
+ROUNDING = {torch.float64: 1e-8, torch.float32: 2e-5, torch.float16: 0.05, torch.bfloat16: 0.3}
+"""Nats per token by which answers may differ from rounding alone, in models that pass."""
+Answer = Callable[[Sequence[Trial]], Sequence[Reply]]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What came of the probe.
+
+    Attributes:
+        difference: largest difference of a log-probability between shared and fresh reading, in nats; None if the
+            shared way cannot be computed at all.
+        fault: what is wrong with the shared way, in words; None if nothing is.
+    """
+
+    difference: float | None
+    fault: str | None
+
+
+def probe(model: Any) -> list[Trial]:
+    """Questions about one random context, the same for every model with as many tokens in its vocabulary."""
+    config = model.config.get_text_config()
+    size = getattr(config, "vocab_size", None) or model.get_input_embeddings().weight.shape[0]
+    rng = np.random.default_rng(40)
+    prefix, *rest = (
+        tuple(rng.integers(0, size, n).tolist()) for n in (PREFIX, *(REST + ANSWER,) * QUESTIONS)
+    )
+    return [
+        Trial((*prefix, *ids[:REST]), ids[REST:], (), 0, f"probe/{n}", "probe", 0, generate=NEW)
+        for n, ids in enumerate(rest)
+    ]
+
+
+def prove(model: Any, name: str, shared: Answer, fresh: Answer) -> Proof:
+    """Compare both ways of reading on the probe.
+
+    Args:
+        model: the causal language model.
+        name: what messages call it.
+        shared: answers many questions from one prefill.
+        fresh: answers each from forwards over the whole prompt, alone and without a cache.
+
+    Raises:
+        UsageError: if the fresh way cannot be computed, or two equal forwards of it differ.
+    """
+    trials = probe(model)
+    allowed = ROUNDING.get(model.dtype, ROUNDING[torch.bfloat16])
+    try:
+        truth, again = (_logprobs(fresh(trials)) for _ in range(2))
+    except BREAKS as error:
+        raise UsageError(
+            f"{name} cannot be read: {first_line(error)}; a causal language model is needed"
+        ) from None
+    noise = float(np.abs(truth - again).max())
+    if noise > allowed:
+        raise UsageError(
+            f"{name} answers the same prompt differently each time (up to {noise:.2g} nats apart): its forward draws "
+            "something at random; nothing measured on it would mean anything"
+        )
+    try:
+        difference = float(np.abs(_logprobs(shared(trials)) - truth).max())
+    except BREAKS as error:
+        return Proof(None, f"it cannot go on from a cache ({first_line(error)})")
+    if difference <= allowed:
+        return Proof(difference, None)
+    away = f"log-probabilities up to {difference:.2g} nats away from those of fresh forwards"
+    return Proof(difference, f"many questions after one prefill get {away}")
+
+
+def _logprobs(replies: Sequence[Reply]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Per question, log-probability of the answer and of the first token of the continuation."""
+    return np.array([[reply.answer_logprob or 0.0, reply.greedy_logprob or 0.0] for reply in replies])
