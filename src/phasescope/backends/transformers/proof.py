@@ -16,8 +16,8 @@ from ...errors import UsageError, first_line
 from ...records import Reply, Trial
 from .forward import BREAKS
 
-QUESTIONS, PREFIX, REST, ANSWER, NEW = 3, 40, 5, 2, 3
-"""Of the probe: questions after one prefix, and tokens of the prefix, of each question, its answer and continuation."""
+QUESTIONS, PREFIX, REST, ANSWER = 3, 40, 5, 2
+"""Of the probe: questions after one prefix, and tokens of the prefix, of each question and of its answer."""
 ROUNDING = {torch.float64: 1e-8, torch.float32: 2e-5, torch.float16: 0.05, torch.bfloat16: 0.3}
 """Nats per token by which answers may differ from rounding alone, in models that pass."""
 Answer = Callable[[Sequence[Trial]], Sequence[Reply]]
@@ -46,7 +46,7 @@ def probe(model: Any) -> list[Trial]:
         tuple(rng.integers(0, size, n).tolist()) for n in (PREFIX, *(REST + ANSWER,) * QUESTIONS)
     )
     return [
-        Trial((*prefix, *ids[:REST]), ids[REST:], (), 0, f"probe/{n}", "probe", 0, generate=NEW)
+        Trial((*prefix, *ids[:REST]), ids[REST:], (), 0, f"probe/{n}", "probe", 0, generate=1)
         for n, ids in enumerate(rest)
     ]
 
@@ -66,12 +66,12 @@ def prove(model: Any, name: str, shared: Answer, fresh: Answer) -> Proof:
     trials = probe(model)
     allowed = ROUNDING.get(model.dtype, ROUNDING[torch.bfloat16])
     try:
-        truth, again = (_logprobs(fresh(trials)) for _ in range(2))
+        truth, again = _logprobs(fresh(trials)), _logprobs(fresh(trials[:1]))
     except BREAKS as error:
         raise UsageError(
             f"{name} cannot be read: {first_line(error)}; a causal language model is needed"
         ) from None
-    noise = float(np.abs(truth - again).max())
+    noise = float(np.abs(truth[:1] - again).max())
     if noise > allowed:
         raise UsageError(
             f"{name} answers the same prompt differently each time (up to {noise:.2g} nats apart): its forward draws "
