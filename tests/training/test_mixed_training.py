@@ -319,24 +319,45 @@ def test_what_is_no_plain_qwen3_is_refused(tmp_path, plain):
 DAMAGES = {
     "a state that was cut": (
         lambda run: cut(run / "state" / "state.safetensors"),
-        "not what was written together",
+        "not written together",
     ),
     "a state with a turned bit": (
         lambda run: turn(run / "state" / "state.safetensors"),
-        "not what was written together",
+        "not written together",
     ),
     "a state that is gone": (lambda run: (run / "state" / "state.safetensors").unlink(), "cannot be read"),
     "a state of nothing": (
         lambda run: (run / "state" / "state.json").write_text("[]"),
-        "not what was written together",
+        "state.json is damaged",
+    ),
+    "a state without pairs": (
+        lambda run: edit(run / "state" / "state.json", '"pairs": 2,', ""),
+        "pairs is missing",
+    ),
+    "a state with a word for a step": (
+        lambda run: edit(run / "state" / "state.json", '"step": 2', '"step": "x"'),
+        "step is 'x'",
+    ),
+    "a state with a huge number": (
+        lambda run: edit(run / "state" / "state.json", '"step": 2', f'"step": {"9" * 400}'),
+        "state.json is damaged",
+    ),
+    "settings that miss a bracket": (lambda run: cut(run / "training.json", 200), "training.json is damaged"),
+    "settings of a wrong type": (
+        lambda run: edit(run / "training.json", '"steps": 4', '"steps": [4]'),
+        r"steps is \[4\]",
+    ),
+    "settings with a huge number": (
+        lambda run: edit(run / "training.json", '"steps": 4', f'"steps": {"9" * 400}'),
+        "training.json is damaged",
     ),
     "a state of another step": (
         lambda run: edit(run / "state" / "state.json", '"step": 2', '"step": 9'),
-        "not what was written together",
+        "not written together",
     ),
     "a state of no step": (
         lambda run: edit(run / "state" / "state.json", '"step": 2,', ""),
-        "not what was written together",
+        "not written together",
     ),
     "a log with junk": (lambda run: edit(run / "log.jsonl", "{", "junk {"), "line 1 is not JSON"),
     "a curve without steps": (lambda run: (run / "curve.jsonl").write_text("{}\n"), "line 1 tells of no"),
@@ -344,8 +365,8 @@ DAMAGES = {
 }
 
 
-def cut(path):
-    path.write_bytes(path.read_bytes()[:1000])
+def cut(path, kept=1000):
+    path.write_bytes(path.read_bytes()[:kept])
 
 
 def turn(path):
@@ -391,6 +412,13 @@ def test_a_corpus_with_a_turned_bit_is_not_trained_on(tmp_path, corpus):
     with pytest.raises(BrokenRecordError, match=r"other tokens than corpus\.json"):
         train(Training(**mixed(corpus, steps=1)), tmp_path / "run", corpus=Corpus.open(other))
     assert not (tmp_path / "run").exists()
+
+
+def test_settings_without_a_later_field_are_resumed(tmp_path, corpus, begun):
+    """A field that came after the run began has its default, which changes nothing."""
+    out = copy_of(begun, tmp_path / "run")
+    edit(out / "training.json", '  "shared_start": false,\n', "")
+    assert train(Training(**mixed(corpus, steps=4)), out, corpus=corpus, every=1).step == 4
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

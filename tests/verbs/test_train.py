@@ -9,7 +9,7 @@ import torch
 from benchmarks.made_tokenizer import made_tokenizer, made_words
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from phasescope import UsageError
+from phasescope import PhasescopeError, UsageError
 from phasescope.backends.transformers.load import folder_vocabulary
 from phasescope.text.corpus import build
 from phasescope.text.tokens import Tokenizer
@@ -126,6 +126,29 @@ def test_a_card_can_leave_out_the_measurement(tmp_path):
     assert "measured" not in card
     assert not (tmp_path / "phase").exists()
     assert folder_vocabulary(tmp_path) == settings.task.vocabulary
+
+
+def test_a_card_of_damaged_files_is_refused_in_one_line(tmp_path):
+    """Settings and state are read as typed records: nothing is missing, of another type, or beyond its range."""
+    settings = training_settings(Inputs(), task={"keys": 8}, **SHAPE, **FEW)
+    card = train(settings, tmp_path, Inputs(), command="as given", measured=False)
+    assert write_card(tmp_path, command="as given", measured=False).card == card
+    for name, field, value, message in (
+        ("training.json", "seed", None, "seed is None: Input should be a valid integer"),
+        ("training.json", "steps", 10**400, "training.json is damaged"),
+        ("state/state.json", "step", "two", "step is 'two'"),
+        ("state/state.json", "pairs", 10**400, "state.json is damaged"),
+        ("state/state.json", "loss", None, "no loss or no accuracy"),
+    ):
+        whole = (tmp_path / name).read_text()
+        (tmp_path / name).write_text(json.dumps({**json.loads(whole), field: value}))
+        with pytest.raises(PhasescopeError, match=message) as error:
+            write_card(tmp_path, command="as given", measured=False)
+        assert "\n" not in str(error.value)
+        (tmp_path / name).write_text(whole)
+    (tmp_path / "state" / "state.json").write_text("{}")
+    with pytest.raises(PhasescopeError, match="pairs is missing"):
+        write_card(tmp_path, command="as given", measured=False)
 
 
 def test_a_checkpoint_brings_its_shape_tokenizer_words_and_smaller_steps(tmp_path, qwen3):

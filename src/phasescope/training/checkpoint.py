@@ -6,7 +6,6 @@ import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -15,21 +14,21 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..errors import BrokenRecordError, UsageError
-from ..files import dump_json, read_json
+from ..files import dump_json, read_record
 from .parallel import Processes, give, whole
+from .settings import Progress, State
 
-STATE = "state.safetensors"
-DIGEST = "digest"  # of that file and of the facts beside it
+TENSORS, FACTS = "state.safetensors", "state.json"
 
 
 def save_state(
     folder: Path,
     model: torch.nn.Module,
     optimizers: Sequence[Optimizer],
-    facts: dict[str, Any],
+    progress: Progress,
     processes: Processes,
 ) -> None:
-    """Write weights, optimizer states and facts beside the old state, then exchange the two.
+    """Write weights, optimizer states and progress beside the old state, then exchange the two.
 
     Every process must call; the main one gathers what others hold in shards, and writes `model.NAME` for each
     parameter and `optimizer.NAME.KEY` for what its optimizer remembers of it.
@@ -40,7 +39,7 @@ def save_state(
         if processes.main:
             tensors[name] = found.cpu().contiguous()
     if processes.main:
-        _write(folder, tensors, facts)
+        _write(folder, tensors, progress)
     processes.wait()
 
 
@@ -49,8 +48,8 @@ def load_state(
     model: torch.nn.Module,
     optimizers: Sequence[Optimizer],
     processes: Processes,
-) -> dict[str, Any] | None:
-    """Restore what `save_state` wrote and return its facts, or None where there is no state.
+) -> Progress | None:
+    """Restore what `save_state` wrote and return the progress, or None where there is no state.
 
     Every process must call; the main one reads, so that the others need not see the folder.
 
@@ -60,21 +59,21 @@ def load_state(
     """
     tensors: dict[str, Tensor] = {}
 
-    def read() -> tuple[dict[str, Any], dict[str, float | None]] | None:
+    def read() -> tuple[Progress, dict[str, float | None]] | None:
         _recover(folder)
         if not folder.exists():
             return None
-        facts = read_json(folder / "state.json")
-        tensors.update(_tensors(folder, facts))
-        facts.pop(DIGEST)
+        state = read_record(folder / FACTS, State)
+        progress = Progress(**state.model_dump(exclude={"digest"}))
+        tensors.update(_tensors(folder, progress, state.digest))
         _check(folder, model, tensors)
         scalars = {name: value.item() if value.ndim == 0 else None for name, value in tensors.items()}
-        return facts, scalars
+        return progress, scalars
 
     found = processes.told(read)
     if found is None:
         return None
-    facts, names = found
+    progress, names = found
     for name, param in model.named_parameters():
         give(tensors.get(f"model.{name}"), param, processes)
     for name, optimizer, moved in _moved(model, optimizers):
@@ -86,24 +85,22 @@ def load_state(
                 continue
             optimizer.state[moved][key] = torch.zeros_like(moved)
             give(tensors.get(begin + key), optimizer.state[moved][key], processes)
-    return facts
+    return progress
 
 
-def _tensors(folder: Path, facts: Any) -> dict[str, Tensor]:
-    path, mend = folder / STATE, f"restore it, or remove {folder} to begin the run anew"
+def _tensors(folder: Path, progress: Progress, digest: str) -> dict[str, Tensor]:
+    path, fix = folder / TENSORS, f"restore it, or remove {folder} to begin the run anew"
     try:
-        if not isinstance(facts, dict) or _digest(path, facts) != facts.get(DIGEST):
-            raise BrokenRecordError(
-                f"{path} and state.json beside it are not what was written together; {mend}"
-            )
+        if _digest(path, progress) != digest:
+            raise BrokenRecordError(f"{path} and {FACTS} beside it were not written together; {fix}")
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise BrokenRecordError(f"{path} cannot be read ({error}); {mend}") from None
+        raise BrokenRecordError(f"{path} cannot be read ({error}); {fix}") from None
 
 
-def _digest(path: Path, facts: dict[str, Any]) -> str:
+def _digest(path: Path, progress: Progress) -> str:
     """SHA-256 of both; a byte that has turned on the disk would go on into every later weight."""
-    digest = hashlib.sha256(dump_json({name: facts[name] for name in facts if name != DIGEST}).encode())
+    digest = hashlib.sha256(dump_json(progress.model_dump()).encode())
     with path.open("rb") as file:
         hashlib.file_digest(file, lambda: digest)
     return digest.hexdigest()
@@ -129,18 +126,19 @@ def _held(model: torch.nn.Module, optimizers: Sequence[Optimizer]) -> Iterator[t
             yield f"optimizer.{name}.{key}", value
 
 
-def _write(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+def _write(folder: Path, tensors: dict[str, Tensor], progress: Progress) -> None:
     part, old = folder.with_name(f".{folder.name}.part"), folder.with_name(f".{folder.name}.old")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     try:
-        save_file(tensors, part / STATE)
+        save_file(tensors, part / TENSORS)
     except SafetensorError as error:  # a full disk, too, is told so
         raise UsageError(
-            f"{part / STATE} cannot be written ({error}); make room and give the same command again"
+            f"{part / TENSORS} cannot be written ({error}); make room and give the same command again"
         ) from None
-    (part / "state.json").write_text(dump_json({**facts, DIGEST: _digest(part / STATE, facts)}))
-    shutil.copymode(part / "state.json", part / STATE)  # safetensors lets nobody else read
+    state = State(**progress.model_dump(), digest=_digest(part / TENSORS, progress))
+    (part / FACTS).write_text(dump_json(state.model_dump()))
+    shutil.copymode(part / FACTS, part / TENSORS)  # safetensors lets nobody else read
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
         folder.rename(old)

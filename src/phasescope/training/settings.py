@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from ..catalog import COMPRESSORS
 from ..errors import UsageError
 from ..models import Compression
-from ..records import Record
+from ..records import Name, Record
 from ..settings import Settings, setting
 from .data import RetrievalTask
 
@@ -329,13 +329,23 @@ class Progress(Record):
         phase_losses: running mean loss of the records at each phase, which `robust` weighs by.
     """
 
-    step: int = Field(default=0, ge=0)
-    pairs: int
-    since: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
+    step: int = Field(default=0, ge=0, le=MOST_STEPS)
+    pairs: int = Field(ge=1, le=MOST_PAIRS)
+    since: int = Field(default=0, ge=0, le=MOST_STEPS)
+    tokens: int = Field(default=0, ge=0, lt=2**63)
+    seconds: float = Field(default=0.0, ge=0)
     loss: float | None = None
-    accuracy: float | None = None
+    accuracy: float | None = Field(default=None, ge=0)  # a mean of parts may round above 1
     text_loss: float | None = None
     imbalance: float | None = None
     phase_losses: tuple[float, ...] = ()
+
+
+class State(Progress):
+    """What state.json holds.
+
+    Attributes:
+        digest: SHA-256 of the tensors beside it and of the progress.
+    """
+
+    digest: Name

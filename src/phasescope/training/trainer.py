@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..errors import BrokenRecordError, UsageError
-from ..files import LOCK, alone, dump_json, parse_json, read_bytes, write_atomic
+from ..files import LOCK, alone, dump_json, parse_json, read_record, write_atomic
 from ..models import CompressedQwen3ForCausalLM
 from ..text.corpus import Corpus
 from .checkpoint import load_state, save_state
@@ -120,8 +120,8 @@ def _run(
     if parallel == "fsdp":
         shard(model, bf16=settings.precision == "bf16")
     optimizers = optimizers_of(model, settings)
-    facts = load_state(out / "state", model, optimizers, processes)
-    progress = Progress(pairs=settings.stages()[0]) if facts is None else Progress.checked(**facts)
+    kept = load_state(out / "state", model, optimizers, processes)
+    progress = kept or Progress(pairs=settings.stages()[0])
     processes.told(lambda: _cut_logs(out, progress.step))
     model.train()
     start_tracking(accelerator, settings)
@@ -137,7 +137,7 @@ def _run(
         if progress.step % every == 0 or last:
             if processes.main:  # first: resume cuts a line too many, and misses none
                 _log(out / LOG, progress.model_dump())
-            save_state(out / "state", model, optimizers, progress.model_dump(), processes)
+            save_state(out / "state", model, optimizers, progress, processes)
         if processes.main:
             report(progress)
     end_tracking(accelerator)
@@ -332,16 +332,16 @@ def _check_corpus(settings: Training, corpus: Corpus | None) -> None:
 def _claim(out: Path, settings: Training, held: ExitStack) -> None:
     """Hold the folder, and write the settings there or check that it has a run of the same ones."""
     held.enter_context(alone(out))
-    path, content = out / "training.json", dump_json(settings.model_dump(mode="json"))
+    path = out / "training.json"
     if not path.exists() and any(file.name != LOCK for file in out.iterdir()):
         raise UsageError(
             f"{out} holds files that are no training run's; name a folder that is empty or not there yet"
         )
-    if path.exists() and read_bytes(path) != content.encode():
+    if path.exists() and read_record(path, Training) != settings:
         raise UsageError(
             f"{out} holds a run with other settings (see training.json there); use another --out folder"
         )
-    write_atomic(path, content)
+    write_atomic(path, dump_json(settings.model_dump(mode="json")))
 
 
 def _log(path: Path, facts: dict[str, Any]) -> None:

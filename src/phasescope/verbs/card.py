@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..catalog import BACKENDS
-from ..files import dump_json, read_json, write_atomic
+from ..errors import BrokenRecordError
+from ..files import dump_json, read_record, write_atomic
 from ..records import Finding
 from ..running.runner import Report
 from ..statistics import analyse
@@ -51,32 +52,43 @@ def write_card(
     Returns:
         the card, without what the model was not trained on (`measured` for records, `text` for text), and all findings
         behind it.
+
+    Raises:
+        UsageError: if the settings or the state of the run cannot be read.
+        BrokenRecordError: if one of them is damaged.
     """
-    settings, state = read_json(folder / "training.json"), read_json(folder / "state" / "state.json")
-    task, start = settings["task"], settings.get("start")
-    card = {
+    from ..training.settings import State, Training  # with the models' settings
+
+    settings = read_record(folder / "training.json", Training)
+    state = read_record(folder / "state" / "state.json", State)
+    task, plain = settings.task, settings.model_dump(mode="json")
+    card: dict[str, Any] = {
         "command": command,
-        "seed": settings["seed"],
-        "compression": settings["compression"],
-        "kv_heads": settings["kv_heads"],
-        "steps": state["step"],
-        "tokens": state["tokens"],
-        "minutes": round(state["seconds"] / 60, 1),
+        "seed": settings.seed,
+        "compression": plain["compression"],
+        "kv_heads": settings.kv_heads,
+        "steps": state.step,
+        "tokens": state.tokens,
+        "minutes": round(state.seconds / 60, 1),
     }
-    if start is not None:
-        card["start"] = start["weights"]
+    if settings.start is not None:
+        card["start"] = settings.start.weights
     if task is not None:
+        if state.loss is None or state.accuracy is None:
+            raise BrokenRecordError(
+                f"{folder / 'state' / 'state.json'} has no loss or no accuracy; restore it, or train again"
+            )
         card |= {
-            "loss": round(state["loss"], 4),
-            "accuracy": round(state["accuracy"], 4),
-            "pairs": state["pairs"],
-            "vocabulary": task["vocabulary"],
+            "loss": round(state.loss, 4),
+            "accuracy": round(state.accuracy, 4),
+            "pairs": state.pairs,
+            "vocabulary": plain["task"]["vocabulary"],
         }
     if corpus is not None:
         card["text"] = {"corpus": corpus.facts.digest}
     write_atomic(folder / "card.json", dump_json(card))
-    if measured and corpus is not None:
-        card["text"] |= _read_text(folder, corpus, settings["text"]["tokens"], device)
+    if measured and corpus is not None and settings.text is not None:
+        card["text"] |= _read_text(folder, corpus, settings.text.tokens, device)
     findings = {}
     if measured and task is not None:
         findings = _recalled(folder, device, report)
