@@ -24,22 +24,24 @@ def run(case: dict[str, Any]) -> None:
     """Train one case, up to step `stop` where it has one."""
     settings = Training.model_validate(case["settings"])
     corpus = None if settings.text is None else Corpus.open(Path(case["corpus"]))
-    step = trainer._step
+    step = trainer._Run.step
 
-    def stopping(settings, progress, corpus, model, *others):
+    def stopping(self, progress, optimizers):
         if progress.step == case.get("stop"):
             raise StopError
-        held = [param.to_local() if isinstance(param, DTensor) else param for param in model.parameters()]
-        share = sum(x.numel() for x in held) / sum(param.numel() for param in model.parameters())
+        held = [
+            param.to_local() if isinstance(param, DTensor) else param for param in self.model.parameters()
+        ]
+        share = sum(x.numel() for x in held) / sum(param.numel() for param in self.model.parameters())
         told = {"pid": os.getpid(), "share": share}
         Path(f"{case['out']}.rank{os.environ.get('RANK', 0)}").write_text(json.dumps(told))
         time.sleep(case.get("slow", 0))
-        return step(settings, progress, corpus, model, *others)
+        return step(self, progress, optimizers)
 
     def watch(model, progress):
         return {"held_out": held_out_loss(model, corpus, 16, 8), "loss": progress.text_loss}
 
-    trainer._step = stopping
+    trainer._Run.step = stopping
     try:
         train(
             settings,
@@ -53,7 +55,7 @@ def run(case: dict[str, Any]) -> None:
     except StopError:
         pass
     finally:
-        trainer._step = step
+        trainer._Run.step = step
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,7 +34,7 @@ from .tracking import end_tracking, start_tracking, track_look, track_step, trac
 __all__ = ["device", "held_out_loss", "is_main_process", "new_model", "train"]
 
 SETTLE = 25  # steps after a change of difficulty before the next is considered
-LOG, CURVE = "log.jsonl", "curve.jsonl"
+SETTINGS, LOG, CURVE = "training.json", "log.jsonl", "curve.jsonl"
 
 Watch = Callable[[CompressedQwen3ForCausalLM, Progress], dict[str, Any]]
 
@@ -94,60 +95,143 @@ def train(
     if corpus is not None:
         processes.told(corpus.verify)
     model = new_model(settings, start)  # first, so that settings that make no model leave no folder behind
+    run = _Run(settings, out, corpus, model, accelerator, processes, parallel)
     with ExitStack() as held:
         processes.told(lambda: _claim(out, settings, held))
-        return _run(
-            settings, out, accelerator, processes, model, corpus, every, watch, watch_every, report, parallel
-        )
+        return run.finish(every, watch, watch_every, report)
 
 
-def _run(
-    settings: Training,
-    out: Path,
-    accelerator: Accelerator,
-    processes: Processes,
-    model: CompressedQwen3ForCausalLM,
-    corpus: Corpus | None,
-    every: int,
-    watch: Watch | None,
-    watch_every: int,
-    report: Callable[[Progress], None],
-    parallel: Parallel,
-) -> Progress:
-    """From the last checkpoint to the last step, in a folder that is this run's own."""
-    model.to(accelerator.device)
-    same(model, processes)
-    if parallel == "fsdp":
-        shard(model, bf16=settings.precision == "bf16")
-    optimizers = optimizers_of(model, settings)
-    kept = load_state(out / "state", model, optimizers, processes)
-    progress = kept or Progress(pairs=settings.stages()[0])
-    processes.told(lambda: _cut_logs(out, progress.step))
-    model.train()
-    start_tracking(accelerator, settings)
-    while progress.step < settings.steps:
-        progress = _step(settings, progress, corpus, model, optimizers, processes)
-        track_step(accelerator, settings, progress)
-        last = progress.step == settings.steps
-        if watch and watch_every and (progress.step % watch_every == 0 or last):
-            looked_at = _whole(model, parallel, processes)
+@dataclass(frozen=True)
+class _Run:
+    """A run in a folder that is its own: what is trained, on what, and by whom."""
+
+    settings: Training
+    out: Path
+    corpus: Corpus | None
+    model: CompressedQwen3ForCausalLM
+    accelerator: Accelerator
+    processes: Processes
+    parallel: Parallel
+
+    def finish(
+        self, every: int, watch: Watch | None, watch_every: int, report: Callable[[Progress], None]
+    ) -> Progress:
+        """From the last checkpoint to the last step."""
+        model, processes, steps = self.model, self.processes, self.settings.steps
+        model.to(self.accelerator.device)
+        same(model, processes)
+        if self.parallel == "fsdp":
+            shard(model, bf16=self.settings.precision == "bf16")
+        optimizers = optimizers_of(model, self.settings)
+        kept = load_state(self.out / "state", model, optimizers, processes)
+        progress = kept or Progress(pairs=self.settings.stages()[0])
+        processes.told(lambda: _cut_logs(self.out, progress.step))
+        model.train()
+        start_tracking(self.accelerator, self.settings)
+        while progress.step < steps:
+            progress = self.step(progress, optimizers)
+            track_step(self.accelerator, self.settings, progress)
+            last = progress.step == steps
+            if watch and watch_every and (progress.step % watch_every == 0 or last):
+                self.look(progress, watch)
+            if progress.step % every == 0 or last:
+                if processes.main:  # first: resume cuts a line too many, and misses none
+                    _log(self.out / LOG, progress.model_dump())
+                save_state(self.out / "state", model, optimizers, progress, processes)
             if processes.main:
-                track_look(accelerator, progress.step, _look(looked_at, progress, watch, out))
-            processes.wait()
-        if progress.step % every == 0 or last:
-            if processes.main:  # first: resume cuts a line too many, and misses none
-                _log(out / LOG, progress.model_dump())
-            save_state(out / "state", model, optimizers, progress, processes)
+                report(progress)
+        end_tracking(self.accelerator)
+        finished = self.whole()
         if processes.main:
-            report(progress)
-    end_tracking(accelerator)
-    finished = _whole(model, parallel, processes)
-    if processes.main:
-        finished.save_pretrained(out)
-        for file in out.glob("*.safetensors"):  # which nobody else could read
-            shutil.copymode(out / "training.json", file)
-    processes.wait()
-    return progress
+            finished.save_pretrained(self.out)
+            for file in self.out.glob("*.safetensors"):  # which nobody else could read
+                shutil.copymode(self.out / SETTINGS, file)
+        processes.wait()
+        return progress
+
+    def look(self, progress: Progress, watch: Watch) -> None:
+        """Keep what the watcher says of the model as it is, in evaluation mode on the main process."""
+        model = self.whole()
+        if self.processes.main:
+            model.eval()
+            facts = watch(model, progress)
+            model.train()
+            _log(self.out / CURVE, {"step": progress.step, **facts})
+            track_look(self.accelerator, progress.step, facts)
+        self.processes.wait()
+
+    def whole(self) -> CompressedQwen3ForCausalLM:
+        """The model with whole weights: itself, or of shards a copy in the main process; all must ask."""
+        if self.parallel == "ddp":
+            return self.model
+        copy = self.model
+        if self.processes.main:
+            copy = CompressedQwen3ForCausalLM(self.model.config)
+            torch.nn.Module.to(copy, self.model.device)
+        into = dict(copy.named_parameters())
+        with torch.no_grad():
+            for name, param in self.model.named_parameters():
+                found = whole(param)
+                if self.processes.main:
+                    into[name].copy_(found)
+        return copy
+
+    def step(self, progress: Progress, optimizers: list[Optimizer]) -> Progress:
+        """One optimizer step, and the difficulty of the next."""
+        started, settings, processes = time.perf_counter(), self.settings, self.processes
+        parts = list(parts_of(settings, progress, self.corpus, processes.index, processes.count))
+        set_step_sizes(optimizers, progress.step, settings)
+        sums: dict[str, Tensor] = {}
+        for part in parts:
+            loss, facts = self.loss(progress, part)
+            loss.backward()
+            for name, value in facts.items():
+                sums[name] = sums.get(name, 0) + value.detach() / settings.accumulate
+        if progress.step < settings.raw_steps:
+            # A gate that nothing reads yet stands still, and its optimizer counts.
+            for param in (p for compressor in compressors_of(self.model) for p in compressor.parameters()):
+                param.grad = torch.zeros_like(param) if param.requires_grad else None
+        params = list(self.model.parameters())
+        average_gradients(params, processes)
+        clip(params, settings.clip)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        flat = processes.mean(torch.cat([value.flatten() for value in sums.values()]))
+        parted = flat.split([value.numel() for value in sums.values()])
+        means = {name: part.view_as(sums[name]).tolist() for name, part in zip(sums, parted, strict=True)}
+        tokens = sum(part.ids_BT.numel() for part in parts) * processes.count
+        return _progress(settings, progress, means, tokens, time.perf_counter() - started)
+
+    def loss(self, progress: Progress, part: Part) -> tuple[Tensor, dict[str, Tensor]]:
+        """A part's weighted loss, and what to keep of it."""
+        settings, model = self.settings, self.model
+        raw = progress.step < settings.raw_steps
+        with ExitStack() as stack:
+            stack.enter_context(
+                torch.autocast(model.device.type, torch.bfloat16, settings.precision == "bf16")
+            )
+            if raw:
+                stack.enter_context(reading_raw(model))
+            if settings.random_shift:
+                stack.enter_context(moved(model, part.shift))
+            tallies = stack.enter_context(watched(model)) if settings.balance and not raw else []
+            loss, hits, losses_BK = loss_of(model, part, model.device)
+            grids = [compressor.grids for compressor in compressors_of(model)]
+        mean = losses_BK.mean()
+        facts = {"loss": mean, "accuracy": hits} if part.kind == RECORDS else {"text_loss": mean}
+        if part.phases_BK is not None and settings.compression is not None:
+            facts["phases"] = phase_sums(losses_BK, part.phases_BK, settings.compression.stride)
+        weighted = part.weight * loss
+        masses = [torch.stack(tally).mean(0) for tally in tallies if tally]
+        if masses:
+            # The penalty is one on all processes' sequences together; each adds the gradient through its own.
+            masses = [mass + (self.processes.mean(mass) - mass.detach()) for mass in masses]
+            uneven = imbalance(masses, grids)
+            weighted = weighted + settings.balance * part.weight * uneven
+            if part.kind == (RECORDS if settings.task else TEXT):
+                facts["imbalance"] = uneven
+        return weighted, facts
 
 
 def new_model(settings: Training, start: Path | None = None) -> CompressedQwen3ForCausalLM:
@@ -175,105 +259,6 @@ def device() -> str:
 def is_main_process() -> bool:
     """Whether this is the one process that writes files; true without `torchrun`."""
     return bool(PartialState().is_main_process)
-
-
-def _step(
-    settings: Training,
-    progress: Progress,
-    corpus: Corpus | None,
-    model: CompressedQwen3ForCausalLM,
-    optimizers: list[Optimizer],
-    processes: Processes,
-) -> Progress:
-    """One optimizer step, and the difficulty of the next."""
-    started = time.perf_counter()
-    parts = list(parts_of(settings, progress, corpus, processes.index, processes.count))
-    set_step_sizes(optimizers, progress.step, settings)
-    sums: dict[str, Tensor] = {}
-    for part in parts:
-        loss, facts = _loss(settings, progress, model, part, processes)
-        loss.backward()
-        for name, value in facts.items():
-            sums[name] = sums.get(name, 0) + value.detach() / settings.accumulate
-    if (
-        progress.step < settings.raw_steps
-    ):  # a gate that nothing reads yet stands still, and its optimizer counts
-        for param in (param for compressor in compressors_of(model) for param in compressor.parameters()):
-            param.grad = torch.zeros_like(param) if param.requires_grad else None
-    params = list(model.parameters())
-    average_gradients(params, processes)
-    clip(params, settings.clip)
-    for optimizer in optimizers:
-        optimizer.step()
-        optimizer.zero_grad()
-    flat = processes.mean(torch.cat([value.flatten() for value in sums.values()]))
-    parted = flat.split([value.numel() for value in sums.values()])
-    means = {name: part.view_as(sums[name]).tolist() for name, part in zip(sums, parted, strict=True)}
-    tokens = sum(part.ids_BT.numel() for part in parts) * processes.count
-    return _progress(settings, progress, means, tokens, time.perf_counter() - started)
-
-
-def _loss(
-    settings: Training,
-    progress: Progress,
-    model: CompressedQwen3ForCausalLM,
-    part: Part,
-    processes: Processes,
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """A part's weighted loss, and what to tell of it."""
-    device = model.device
-    raw = progress.step < settings.raw_steps
-    with ExitStack() as stack:
-        stack.enter_context(torch.autocast(device.type, torch.bfloat16, settings.precision == "bf16"))
-        if raw:
-            stack.enter_context(reading_raw(model))
-        if settings.random_shift:
-            stack.enter_context(moved(model, part.shift))
-        tallies = stack.enter_context(watched(model)) if settings.balance and not raw else []
-        loss, hits, losses_BK = loss_of(model, part, device)
-        grids = [compressor.grids for compressor in compressors_of(model)]
-    mean = losses_BK.mean()
-    facts = {"loss": mean, "accuracy": hits} if part.kind == RECORDS else {"text_loss": mean}
-    if part.phases_BK is not None and settings.compression is not None:
-        facts["phases"] = phase_sums(losses_BK, part.phases_BK, settings.compression.stride)
-    weighted = part.weight * loss
-    masses = [torch.stack(tally).mean(0) for tally in tallies if tally]
-    if masses:
-        # The penalty is one on all processes' sequences together; each adds the gradient through its own.
-        masses = [mass + (processes.mean(mass) - mass.detach()) for mass in masses]
-        uneven = imbalance(masses, grids)
-        weighted = weighted + settings.balance * part.weight * uneven
-        if part.kind == (RECORDS if settings.task else TEXT):
-            facts["imbalance"] = uneven
-    return weighted, facts
-
-
-def _look(model: CompressedQwen3ForCausalLM, progress: Progress, watch: Watch, out: Path) -> dict[str, Any]:
-    """What the watcher says of the model as it is, kept with the step."""
-    model.eval()
-    seen = watch(model, progress)
-    model.train()
-    _log(out / CURVE, {"step": progress.step, **seen})
-    return seen
-
-
-def _whole(
-    model: CompressedQwen3ForCausalLM, parallel: Parallel, processes: Processes
-) -> CompressedQwen3ForCausalLM:
-    """The model with whole weights: itself, or of shards a copy in the main process; all must ask."""
-    if parallel == "ddp":
-        return model
-    copy = model
-    if processes.main:
-        copy = CompressedQwen3ForCausalLM(model.config)
-        torch.nn.Module.to(copy, model.device)
-    into = dict(copy.named_parameters())
-    with torch.no_grad():
-        for name, param in model.named_parameters():
-            found = whole(param)
-            if processes.main:
-                into[name].copy_(found)
-    return copy
 
 
 def _progress(
@@ -332,7 +317,7 @@ def _check_corpus(settings: Training, corpus: Corpus | None) -> None:
 def _claim(out: Path, settings: Training, held: ExitStack) -> None:
     """Hold the folder, and write the settings there or check that it has a run of the same ones."""
     held.enter_context(alone(out))
-    path = out / "training.json"
+    path = out / SETTINGS
     if not path.exists() and any(file.name != LOCK for file in out.iterdir()):
         raise UsageError(
             f"{out} holds files that are no training run's; name a folder that is empty or not there yet"
