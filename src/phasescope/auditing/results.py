@@ -14,6 +14,7 @@ from ..statistics.period import IMPROVES, find_period
 from ..statistics.permutation import permutation_p
 from ..statistics.phase_effect import phase_sd
 from ..statistics.table import Table
+from ..wording import p_words
 from .coverage import Floats, Ints
 
 EXACT = 10_000
@@ -76,7 +77,7 @@ class Results:
             return "its scores do not vary, so that no period can be tested"
         if self.p_value is None:
             return "its scores are too few to test any of these strides for a period"
-        p = "p < 0.001" if self.p_value < 0.001 else f"p = {self.p_value:.3f}"
+        p = p_words(self.p_value)
         if self.period is None:
             return f"its scores show no period ({p})"
         return f"its scores repeat every {self.period} tokens ({p})"

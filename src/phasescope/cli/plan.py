@@ -15,6 +15,7 @@ from ..files import dump_json, write_atomic
 from ..planning import ConditionPlan, Prices, RunPlan, plan_run
 from ..running.runner import Condition
 from ..statistics.power import Guess
+from ..wording import size_words, time_words
 from .progress import bar
 
 PANEL = "Plan"
@@ -96,7 +97,7 @@ def _table(plan: RunPlan) -> Table:
             condition.read_tokens,
             condition.new_tokens,
         )
-        table.add_row(condition.name, *(f"{count:,}" for count in counts), _duration(condition.seconds))
+        table.add_row(condition.name, *(f"{count:,}" for count in counts), time_words(condition.seconds))
     return table
 
 
@@ -116,7 +117,7 @@ def _lines(plan: RunPlan) -> list[str]:
     total = sum(condition.trials for condition in plan.conditions)
     paces = [condition.pace for condition in plan.conditions if condition.pace is not None]
     calibrated = (
-        f"from a calibration of {_duration(sum(pace.seconds for pace in paces))} that asked "
+        f"from a calibration of {time_words(sum(pace.seconds for pace in paces))} that asked "
         f"{sum(pace.trials for pace in paces):,} probes ({sum(pace.tokens for pace in paces):,} tokens)"
         if paces
         else "without a calibration"
@@ -126,7 +127,7 @@ def _lines(plan: RunPlan) -> list[str]:
         f"{sum(each.new_tokens for each in plan.conditions):,} generated"
     )
     lines.append(
-        f"time {_duration(plan.seconds)}, {calibrated}; loading takes {_duration(plan.load_seconds)}"
+        f"time {time_words(plan.seconds)}, {calibrated}; loading takes {time_words(plan.load_seconds)}"
     )
     if plan.cost:
         lines.append(f"cost {plan.cost:,.2f}, the calibration's included")
@@ -146,22 +147,6 @@ def _power(condition: ConditionPlan) -> str:
 def _memory(condition: ConditionPlan) -> str:
     memory: Any = condition.memory
     return (
-        f"{condition.name.partition('/')[0]}: weights {_bytes(memory.weights)}, KV cache of one prompt at most "
-        f"{_bytes(memory.cache)}, of all that are held at once at most {_bytes(memory.peak)}"
+        f"{condition.name.partition('/')[0]}: weights {size_words(memory.weights)}, KV cache of one prompt at most "
+        f"{size_words(memory.cache)}, of all that are held at once at most {size_words(memory.peak)}"
     )
-
-
-def _bytes(count: float) -> str:
-    units = ["B", "KiB", "MiB", "GiB", "TiB"]
-    while count >= 1024 and len(units) > 1:
-        count /= 1024
-        del units[0]
-    return f"{count:.3g} {units[0]}"
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "unknown"
-    if seconds < 120:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

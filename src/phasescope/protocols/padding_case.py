@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import UsageError
-from ..text.padding import Family, Ids, exact_pads, listed
+from ..text.padding import Family, Ids, exact_pads
 from ..text.prompts import Prompt
 from ..text.rendered import Page, Placement
 from ..text.scorers import Scorer
+from ..wording import listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,9 @@ def _pads(page: Page, family: Family, lengths: Sequence[int], around: bool) -> d
         return "pads of ids need a prompt of ids"
     pads = exact_pads(family.styles(page.tokenizer), lengths, page.joined)
     if pads.missing:
-        return f"no pad of exactly {listed(pads.missing)} tokens leaves the prompt's own tokens as they are"
+        return (
+            f"no pad of exactly {listed(pads.missing, 8)} tokens leaves the prompt's own tokens as they are"
+        )
     if pads.uneven:
         return "its pads would differ in more than their length"
     if not page.whole(pads.texts, lengths, around):

@@ -13,12 +13,13 @@ import numpy as np
 from ..errors import UsageError
 from ..files import dump_json
 from ..records import Observation, Reply, Trial
-from ..text.padding import Family, Ids, listed, parse_families
+from ..text.padding import Family, Ids, parse_families
 from ..text.prompts import Prompt
 from ..text.rendered import Page, Placement, Places
 from ..text.scorers import Scorer
 from ..text.synthetic import RetrievalVocabulary
 from ..text.tokens import Tokenizer
+from ..wording import listed
 from .base import Batch, Plan, Protocol
 from .padding_case import Case, ids_case, text_case
 
@@ -264,5 +265,5 @@ def _check_lengths(lengths: Sequence[int]) -> None:
     whole = all(isinstance(length, int) and not isinstance(length, bool) for length in lengths)
     if not whole or len(set(lengths)) < max(2, len(lengths)) or min(lengths) < 0 or max(lengths) > LONGEST:
         raise UsageError(
-            f"lengths are {listed(lengths)}; give two or more different whole numbers from 0 to {LONGEST}"
+            f"lengths are {listed(lengths, 8)}; give two or more different whole numbers from 0 to {LONGEST}"
         )

@@ -1,12 +1,15 @@
-"""Numbers and names as sentences have them."""
+"""Findings, shares and axes in words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .. import wording
 from ..errors import plain as plain
 from ..records import Finding
 from ..statistics.verdict import State, corrected, is_floor
+from ..wording import listed as listed
+from ..wording import number as number
 
 STATES: dict[State, str] = {
     "sensitive": "phase-sensitive",
@@ -14,11 +17,6 @@ STATES: dict[State, str] = {
     "flat": "flat",
     "undecided": "undecided",
 }
-
-
-def number(value: float, digits: int = 1) -> str:
-    """A number with that many decimals, a true minus, and no minus before a zero."""
-    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
 def tick_words(ticks: Sequence[float]) -> list[str]:
@@ -49,12 +47,9 @@ def p_words(p: float, finding: Finding | None = None) -> str:
         p: the probability, corrected or not.
         finding: the test that it is of, where the number of its permutations is known.
     """
-    if p < 0.001:
-        words = "p < 0.001"
-    elif finding is not None and is_floor(finding):
+    words = wording.p_words(p)
+    if p >= 0.001 and finding is not None and is_floor(finding):
         words = f"p ≤ {p:.3f}, {finding.detail['draws']:,} draws"
-    else:
-        words = f"p = {p:.3f}"
     return words.replace(" ", "\N{NO-BREAK SPACE}")
 
 
@@ -62,11 +57,6 @@ def p_of(test: Finding | None) -> str:
     """The corrected p of a test, a dash without one."""
     p = corrected(test)
     return "–" if p is None else p_words(p, test)
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names as a sentence lists them: a, b and c."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def interval_words(finding: Finding, unit: str = "points") -> str:

@@ -297,9 +297,3 @@ def inserted(before: np.ndarray, after: np.ndarray, tokens: int) -> bool:
     differ = np.flatnonzero(before != after[: len(before)])
     first = int(differ[0]) if len(differ) else len(before)
     return bool(np.array_equal(after[first + tokens :], before[first:]))
-
-
-def listed(values: Sequence[object]) -> str:
-    """The first of some values, for a message."""
-    first = ", ".join(map(str, values[:8]))
-    return f"{first}, …" if len(values) > 8 else first or "none"

@@ -14,6 +14,7 @@ from ..errors import UnknownNameError, UsageError
 from ..grid import NEVER, WindowGrid
 from ..models import CompressedQwen3ForCausalLM
 from ..text.corpus import Corpus
+from ..wording import size_words, time_words
 from .activations import activation_bytes
 from .loss import LEAST_ROWS, MANY_LOGITS
 from .mixture import loss_of, parts_of
@@ -187,10 +188,10 @@ def _memory_lines(settings: Training, sizes: Sizes, device: Accelerator, process
             "activations": active,
             "logits": logits,
         }
-        told = ", ".join(f"{name} {_bytes(size)}" for name, size in parts.items() if size)
+        told = ", ".join(f"{name} {size_words(size)}" for name, size in parts.items() if size)
         total = sum(parts.values())
         note = "" if total < device.memory else "; too much: raise accumulate"
-        yield f"memory      {way}: about {_bytes(total)} of {_bytes(device.memory)} a device ({told}){note}"
+        yield f"memory      {way}: about {size_words(total)} of {size_words(device.memory)} a device ({told}){note}"
 
 
 def _largest_part(settings: Training, processes: int) -> tuple[float, float]:
@@ -215,7 +216,7 @@ def _largest_part(settings: Training, processes: int) -> tuple[float, float]:
 def _cache_line(settings: Training) -> str:
     """Bytes of 1,000 tokens in bfloat16, entries with the 4 bytes that say when they close."""
     whole = 2 * HALF * settings.layers * settings.kv_heads * settings.head_dim * 1000
-    told = f"cache       {_bytes(whole)} for 1,000 tokens in bfloat16"
+    told = f"cache       {size_words(whole)} for 1,000 tokens in bfloat16"
     if settings.compression is None:
         return told
     compression = settings.compression
@@ -230,7 +231,7 @@ def _cache_line(settings: Training) -> str:
         beside = "all raw tokens included, as a grid with gaps forgets none"
     else:
         beside = f"beside at most {max(wait, compression.tail)} raw tokens a layer"
-    return f"{told} raw, {_bytes(kept)} compressed ({kept / whole:.1%}), {beside}"
+    return f"{told} raw, {size_words(kept)} compressed ({kept / whole:.1%}), {beside}"
 
 
 def _measured_lines(settings: Training, sizes: Sizes) -> Iterator[str]:
@@ -254,15 +255,8 @@ def _range(values: list[Any], form: str = "") -> str:
 
 def _spans(seconds: list[float]) -> str:
     """The shortest and the longest time."""
-    low, high = (_span(x) for x in (min(seconds), max(seconds)))
+    low, high = (time_words(x) for x in (min(seconds), max(seconds)))
     return low if low == high else f"{low} to {high}"
-
-
-def _span(seconds: float) -> str:
-    for unit, size in (("hours", 3600), ("minutes", 60)):
-        if seconds >= size:
-            return f"{seconds / size:,.2f} {unit}"
-    return f"{seconds:.2f} seconds"
 
 
 def _short(number: float) -> str:
@@ -270,10 +264,3 @@ def _short(number: float) -> str:
         if number >= size:
             return f"{number / size:.2f}{unit}"
     return f"{number:,.0f}"
-
-
-def _bytes(size: float) -> str:
-    for unit, scale in (("GB", 1e9), ("MB", 1e6)):
-        if size >= scale:
-            return f"{size / scale:,.1f} {unit}"
-    return f"{size / 1e3:,.1f} kB"
