@@ -35,44 +35,12 @@ def two(make_condition, sensitive, control):
     return describe(analysis_of(conditions, [*control(), *sensitive()], runs, 2000), Path("anywhere/demo"))
 
 
-def test_the_commands_repeat_models_protocol_sizes_and_seeds(two):
-    """One measure with everything that it was asked, and the report with its seed and draws."""
-    assert two.commands == [
-        "phasescope measure full w8s8 --out runs/demo --protocol prefix --pairs 64 --contexts 4 --residues "
-        "24 --seed 3 --device cpu --threads 2",
-        "phasescope report runs/demo --seed 0 --draws 2000",
-    ]
-
-
-def test_commands_quote_what_a_shell_would_read(make_condition, sensitive):
-    """A model called like a command stays one word."""
-    runs = {"a b": run_of(asked(model="x; rm -rf ~"))}
-    told = describe(analysis_of([make_condition("w8s8")], sensitive(), runs, 10), Path("a b"))
-    assert shlex.split(told.commands[0])[2:5] == ["x; rm -rf ~", "--out", "runs/a b"]
-
-
 def test_several_runs_share_one_report_command(make_condition, sensitive):
     """Each run has its measure; the report names all folders and its own."""
     runs = {name: run_of(asked(model="w8s8")) for name in ("one", "two")}
     conditions = [make_condition(f"{name}: w8s8", run=name) for name in runs]
     told = describe(analysis_of(conditions, [], runs, 10), Path("out/both"))
     assert told.commands[2] == "phasescope report runs/one runs/two --out runs/both --seed 0 --draws 10"
-
-
-def test_two_protocols_of_a_model_are_one_command(make_condition):
-    """The demo's conditions, model by protocol, come from one line."""
-    conditions = [asked(f"m/{p}", model="m", protocol=p) for p in ("prefix", "in_sequence")]
-    made = [make_condition(a.name) for a in conditions]
-    told = describe(analysis_of(made, [], {"d": run_of(*conditions)}, 10), Path("d"))
-    assert "measure m --out runs/d --protocol prefix --protocol in_sequence --pairs" in told.commands[0]
-    assert len(told.protocols) == 2
-
-
-def test_what_no_command_measures_is_said(make_condition):
-    """A planted curve is made in Python; no command line is invented for it."""
-    runs = {"demo": run_of(asked(model="planted", kind="planted"))}
-    told = describe(analysis_of([make_condition("w8s8")], [], runs, 10), Path("demo"))
-    assert told.commands[0].startswith("# runs/demo was measured from Python")
 
 
 def test_the_table_counts_what_was_measured(two):
@@ -100,6 +68,13 @@ def test_protocols_are_told_in_their_own_words_with_their_settings(two):
     assert "pairs 64, contexts 4, residues 24, margin 12" in paragraph
 
 
+def test_every_protocol_has_a_paragraph(make_condition):
+    """A model under two protocols; the same protocol is not told twice."""
+    conditions = [asked(f"m/{p}", model="m", protocol=p) for p in ("prefix", "in_sequence")]
+    made = [make_condition(one.name) for one in conditions]
+    assert len(describe(analysis_of(made, [], {"d": run_of(*conditions)}, 10), Path("d")).protocols) == 2
+
+
 def test_a_protocol_that_is_not_installed_is_told_by_its_settings(make_condition):
     """A report of somebody else's run needs none of their code."""
     runs = {"demo": run_of(asked(model="m", protocol="elsewhere"))}
@@ -122,17 +97,30 @@ def test_versions_tell_what_is_not_installed(two):
     assert dict(two.versions)["w8s8"] == "backend planted, grids width 8 stride 8 shift 0, model w8s8"
 
 
-def test_a_needle_test_is_repeated_with_its_own_settings(make_condition):
-    """Lengths, groups and the chat template come back as options."""
-    settings = {"prompt_tokens": 400, "pairs": 9, "groups": 8, "chat": True, "depth": 0.5}
-    condition = asked("m", model="m", protocol="needle", settings=settings)
-    told = describe(analysis_of([make_condition("m")], [], {"d": run_of(condition)}, 10), Path("d"))
-    assert "--protocol needle --prompt-tokens 400 --pairs 9 --groups 8 --chat --seed 3" in told.commands[0]
-
-
 def test_a_run_that_knows_its_command_is_repeated_by_it(make_condition):
     """Nothing is guessed where the user's own words were kept."""
     command = "phasescope measure m --limit 3 --out here"
     runs = {"d": run_of(asked(model="m"), command=command)}
     told = describe(analysis_of([make_condition("w8s8")], [], runs, 10), Path("d"))
     assert told.commands[0] == command
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (1, "# runs/demo: this run does not record its command; it was written by version 0.1"),
+        (2, "# runs/demo: this run was measured from Python, under the conditions in its run.json"),
+    ],
+)
+def test_no_command_is_made_up_for_a_run_that_records_none(make_condition, sensitive, schema, said):
+    """Settings that are no options would make it another run; the report has a line of its own."""
+    runs = {"demo": run_of(asked(model="m")).model_copy(update={"format": schema})}
+    method = describe(analysis_of([make_condition("w8s8")], sensitive(), runs, 2000), Path("anywhere/demo"))
+    assert method.commands == [said, "phasescope report runs/demo --seed 0 --draws 2000"]
+
+
+def test_commands_quote_what_a_shell_would_read(make_condition, sensitive):
+    """A run folder called like a command stays one word."""
+    runs = {"x; rm -rf ~": run_of(asked(model="m"))}
+    method = describe(analysis_of([make_condition("w8s8")], sensitive(), runs, 10), Path("a b"))
+    assert shlex.split(method.commands[1])[2] == "runs/x; rm -rf ~"

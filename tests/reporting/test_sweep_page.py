@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from phasescope.reporting.command import sweep_command
 from phasescope.reporting.sweep_page import (
     apart,
     sweep_section,
@@ -131,20 +130,3 @@ def test_sweeps_are_kept_apart_from_other_conditions_controls_first(flipping):
     rest, sweeps = apart([*flipping, *control, *other])
     assert [f.condition for f in rest] == ["kv"]
     assert list(sweeps) == ["full", "m"]
-
-
-def test_the_command_that_leads_to_the_run_is_given_back():
-    """With the prompts by name, as they are the user's own files."""
-    settings = {
-        "lengths": [24, 25],
-        "placement": "mark",
-        "families": ["line", "text:a b"],
-        "mark": "<pad>",
-        "chat": True,
-    }
-    prompts = [{"name": "a.txt", "expected": "8", "rival": ["32"]}]
-    conditions = [described("x", settings=settings, prompts=prompts)]
-    assert sweep_command(conditions, "runs/a") == (
-        "phasescope sweep a.txt --control x --lengths 24,25 --place mark --family line --family 'text:a b' "
-        "--expected 8 --rival 32 --mark '<pad>' --chat --out runs/a"
-    )
