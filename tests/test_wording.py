@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phasescope.wording import listed, number, p_words, size_words, time_words
+from phasescope.wording import columns, listed, number, p_words, size_words, time_words
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,13 @@ from phasescope.wording import listed, number, p_words, size_words, time_words
 def test_values_are_listed_as_a_sentence_does(values, most, words):
     """None, one, several, and too many to name."""
     assert listed(values, most) == words
+
+
+def test_cells_stand_in_columns_without_blanks_at_the_end():
+    """Flush right, or left."""
+    rows = [("a", "long"), ("word", "b")]
+    assert columns(rows) == ["   a  long", "word     b"]
+    assert columns(rows, left=True) == ["a     long", "word  b"]
 
 
 def test_numbers_have_a_true_minus_and_none_before_zero():

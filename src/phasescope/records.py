@@ -58,6 +58,18 @@ class Trial:
         """How many tokens to continue by."""
         return len(self.answer_ids) if self.generate is None else self.generate
 
+    def facts(self, condition: str) -> dict[str, Any]:
+        """What a log holds of every trial of a condition, answered or not."""
+        return {
+            "condition": condition,
+            "trial": self.digest,
+            "cluster": self.cluster,
+            "block": self.block,
+            "layout": self.layout,
+            "source_position": self.source_position,
+            "query_position": len(self.prompt_ids) - 1,
+        }
+
     @property
     def digest(self) -> str:
         """A short hash of what is asked and what counts as right; it names the trial in a log."""

@@ -13,6 +13,14 @@ def listed(values: Sequence[object], most: int | None = None) -> str:
     return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), *words[-1:]]) or "none"
 
 
+def columns(rows: Sequence[Sequence[str]], *, left: bool = False) -> list[str]:
+    """Lines of cells in columns, flush right or left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    side = "<" if left else ">"
+    lines = (zip(row, widths, strict=True) for row in rows)
+    return ["  ".join(f"{cell:{side}{width}}" for cell, width in line).rstrip() for line in lines]
+
+
 def number(value: float, digits: int = 1) -> str:
     """A number with that many decimals, a true minus, and no minus before a zero."""
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")

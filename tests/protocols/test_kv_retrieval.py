@@ -219,9 +219,9 @@ def test_another_modulus_visits_its_own_residues() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"pairs": 0}, "pairs is 0; give a whole number of at least 1"),
+        ({"pairs": 0}, "pairs is 0; give a whole number from 1 to 65,536"),
         ({"contexts": 2.5}, "contexts is 2.5"),
-        ({"residues": 1}, "residues is 1; give a whole number of at least 2"),
+        ({"residues": 1}, "residues is 1; give a whole number from 2 to"),
         ({"questions": 0}, "questions is 0"),
         ({"questions": 65}, "65 questions about 64 pairs; ask at most 64"),
         ({"margin": -1}, "margin is -1"),
@@ -258,7 +258,7 @@ def test_the_description_says_what_moves_and_every_setting(kind: Kind) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"pairs": 10**12}, "pairs is 1000000000000; give at most 65,536"),
+        ({"pairs": 10**12}, "pairs is 1000000000000; give a whole number from 1 to 65,536"),
         ({"contexts": 10**300}, "contexts is 1000"),
         ({"residues": 10**9}, "residues is 1000000000"),
         ({"pairs": 60_000, "residues": 60_000}, "places in a context"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..wording import columns
+
 Row = tuple[int, int, int, float, int]
 """Stride, visited phases, phases at which a model may be blind, largest hidden loss, samples."""
 SHOWN = 3
@@ -104,8 +106,4 @@ def cells(
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:
     """Rows under their columns, as plain text."""
-    lines = [COLUMNS, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
-    )
+    return "\n".join(columns([COLUMNS, *rows]))

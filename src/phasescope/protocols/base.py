@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -52,9 +52,27 @@ class Protocol(ABC):
     name: ClassVar[str]
     synthetic: ClassVar[bool] = True
     moves: ClassVar[Literal["source", "query"]]
+    ranges: ClassVar[Mapping[str, tuple[int, int]]] = {}
+    """The least and the most of settings that are whole numbers; a run.json can hold any number."""
 
     # Settings read from a file are checked against the fields' types; see `described_protocol`.
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    def __post_init__(self) -> None:
+        """Check the whole numbers; one whose default is None may be None.
+
+        Raises:
+            UsageError: for a number outside its range.
+        """
+        for field in fields(self):
+            least, most = self.ranges.get(field.name, (None, None))
+            value = getattr(self, field.name)
+            if least is None or most is None or (value is None and field.default is None):
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                raise UsageError(
+                    f"{field.name} is {value!r:.22}; give a whole number from {least} to {most:,}"
+                )
 
     @abstractmethod
     def batch_sizes(self) -> list[int]:
@@ -78,13 +96,7 @@ class Protocol(ABC):
         Among the candidates the right one must beat every other; a tie is not a right answer.
         """
         return Observation(
-            condition=condition,
-            trial=trial.digest,
-            cluster=trial.cluster,
-            block=trial.block,
-            layout=trial.layout,
-            source_position=trial.source_position,
-            query_position=len(trial.prompt_ids) - 1,
+            **trial.facts(condition),
             prompt_tokens=reply.prompt_tokens,
             answer=reply.ids[0] if reply.ids else None,
             score=float(reply.ids == trial.answer_ids),

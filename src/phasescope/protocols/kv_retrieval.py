@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -23,14 +23,6 @@ from .base import Batch, Plan, Protocol
 Ints = npt.NDArray[np.int64]
 
 
-RANGES = (
-    ("pairs", 1, 2**16),
-    ("contexts", 1, 10**6),
-    ("residues", 2, 2**16),
-    ("questions", 1, 2**16),
-    ("margin", 0, 2**20),
-)
-"""The least and the most of each setting; a run.json can hold any number."""
 MOST_PLACES = 2**22
 """Of all records of a context in all its layouts."""
 
@@ -60,6 +52,13 @@ class KVRetrieval(Protocol):
 
     spacing: ClassVar[int]
     """Tokens from one record to the next, on average over layouts."""
+    ranges: ClassVar[Mapping[str, tuple[int, int]]] = {
+        "pairs": (1, 2**16),
+        "contexts": (1, 10**6),
+        "residues": (2, 2**16),
+        "questions": (1, 2**16),
+        "margin": (0, 2**20),
+    }
 
     pairs: int = 64
     contexts: int = 25
@@ -68,14 +67,7 @@ class KVRetrieval(Protocol):
     margin: int = 12
 
     def __post_init__(self) -> None:
-        for name, least, most in RANGES:
-            value = getattr(self, name)
-            if name == "questions" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise UsageError(f"{name} is {value!r}; give a whole number of at least {least}")
-            if value > most:
-                raise UsageError(f"{name} is {str(value)[:20]}; give at most {most:,}")
+        super().__post_init__()
         if self.residues * self.pairs > MOST_PLACES:
             raise UsageError(
                 f"{self.pairs:,} pairs at {self.residues:,} residues are {self.residues * self.pairs:,} places in a "

@@ -7,7 +7,7 @@ ids and checked against the tokenizer: the text of the ids is encoded to the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -81,6 +81,15 @@ class Needle(Protocol):
     name: ClassVar[str] = "needle"
     synthetic: ClassVar[bool] = False
     moves: ClassVar[Literal["source", "query"]] = "source"
+    ranges: ClassVar[Mapping[str, tuple[int, int]]] = {
+        "prompt_tokens": (1, 2**27),
+        "pairs": (1, 2**24),
+        "groups": (2, 1024),
+        "contexts": (1, 2**20),
+        "questions": (1, 2**20),
+        "key_words": (1, MOST),
+        "value_words": (1, MOST),
+    }
 
     tokenizer: Tokenizer
     prompt_tokens: int = 131072
@@ -96,12 +105,7 @@ class Needle(Protocol):
     question: str | None = None
 
     def __post_init__(self) -> None:
-        for name, least, most in RANGES:
-            value = getattr(self, name)
-            if name.endswith("_words") and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-                raise UsageError(f"{name} is {value!r}; give a whole number from {least} to {most}")
+        super().__post_init__()
         number = isinstance(self.depth, int | float) and not isinstance(self.depth, bool)
         if not number or not 0 <= self.depth <= 1:
             raise UsageError(f"depth is {self.depth!r}; give a number from 0, the beginning, to 1, the end")
@@ -299,14 +303,3 @@ class _Context:
     asked: range
     start_Q: Ints
     rng: np.random.Generator
-
-
-RANGES = (
-    ("prompt_tokens", 1, 2**27),
-    ("pairs", 1, 2**24),
-    ("groups", 2, 1024),
-    ("contexts", 1, 2**20),
-    ("questions", 1, 2**20),
-    ("key_words", 1, MOST),
-    ("value_words", 1, MOST),
-)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..records import Finding
 from ..statistics.analyses import read_findings
+from ..wording import columns
 from .sentences import COLUMNS, rows, verdict
 from .sweep_page import apart, sweep_text
 from .words import plain
@@ -25,7 +26,11 @@ def summary(folder: Path) -> str:
 def summary_of(findings: Sequence[Finding]) -> str:
     """The verdict and a table of the conditions as plain text; then the sweeps, and what was dropped."""
     rest, sweeps = apart(findings)
-    parts = [f"{_table([COLUMNS, *rows(rest)])}\n\n{verdict(rest)}"] if rest or not sweeps else []
+    parts = (
+        ["\n".join([*columns([COLUMNS, *rows(rest)], left=True), "", verdict(rest)])]
+        if rest or not sweeps
+        else []
+    )
     parts += [sweep_text(own) for own in sweeps.values()]
     lost = [
         f"{plain(finding.condition)} lost {finding.detail['dropped_trials']:,} prompts: {finding.detail['dropped_for']}"
@@ -34,11 +39,3 @@ def summary_of(findings: Sequence[Finding]) -> str:
     ]
     parts += ["\n".join(lost)] if lost else []
     return "\n\n".join(parts).replace("\N{NO-BREAK SPACE}", " ")
-
-
-def _table(lines: Sequence[tuple[str, ...]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )

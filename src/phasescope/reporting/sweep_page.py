@@ -15,6 +15,7 @@ from ..statistics.verdict import (
     is_sweep,
     judge,
 )
+from ..wording import columns
 from .figure import Figure, figure
 from .svg import Frame, dot, path, text
 from .words import STATES, listed, nats, number, p_of, percent, plain, points
@@ -159,7 +160,7 @@ def sweep_text(own: Sequence[Finding]) -> str:
         lines += [f"… and {len(flips) - FIGURES} more strips in findings.json", ""]
     if residues:
         heads = ("L", "right", "trials", "lengths all right", "95 % interval", "safe")
-        lines += [*_columns([heads, *(_residue_row(f)[:-1] for f in residues)]), ""]
+        lines += [*columns([heads, *(_residue_row(f)[:-1] for f in residues)]), ""]
     return "\n".join([*lines, sweep_sentence(own)])
 
 
@@ -172,12 +173,7 @@ def _strip(block: Finding) -> Iterator[str]:
             [label, *cells]
             for label, *cells in zip(*(_labels(block), *rows[start : start + WIDTH]), strict=True)
         ]
-        yield from (f"  {line}" for line in _columns(part))
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+        yield from (f"  {line}" for line in columns(part))
 
 
 def _probabilities(block: Finding) -> list[list[float]]:
@@ -189,17 +185,17 @@ def _labels(block: Finding) -> tuple[str, ...]:
     """What the rows of a strip are: the expected answer's and its rivals' probability, or the score."""
     answers = [plain(repr(answer)[1:-1] or "''", 12) for answer in block.detail["answers"]] or ["expected"]
     rivals = " or ".join(answers[1:3]) + (" or …" if len(answers) > 3 else "") or "rival"
-    columns = zip(("logprob", "rival_logprob"), (answers[0], rivals), strict=True)
-    shown = [f"P({answer})" for name, answer in columns if None not in block.detail[name]]
+    pairs = zip(("logprob", "rival_logprob"), (answers[0], rivals), strict=True)
+    shown = [f"P({answer})" for name, answer in pairs if None not in block.detail[name]]
     return ("L", "on top", *shown) if shown else ("L", "answer", "score")
 
 
 def _block_rows(block: Finding) -> list[tuple[str, ...]]:
     """Per length: L, what was on top, and the probabilities or the score."""
-    detail, columns, rows = block.detail, _probabilities(block), []
+    detail, probabilities, rows = block.detail, _probabilities(block), []
     for index, length in enumerate(detail["lengths"]):
-        top = plain(repr(detail["top"][index])[1:-1] or "''", 8 if columns else 16)
-        shown = [f"{math.exp(column[index]):.3f}" for column in columns]
+        top = plain(repr(detail["top"][index])[1:-1] or "''", 8 if probabilities else 16)
+        shown = [f"{math.exp(column[index]):.3f}" for column in probabilities]
         rows.append((str(length), top, *(shown or [f"{detail['scores'][index]:.2g}"])))
     return rows
 

@@ -136,16 +136,8 @@ def _answer(
                 f"{_all_lost(condition.name, reasons)}; this batch is not kept, give the command again"
             )
         log.append(lines)
-        append_timing(
-            out,
-            Timing(
-                condition=condition.name,
-                cluster=trials[0].cluster,
-                trials=len(trials),
-                seconds=answer.seconds,
-                tokens=answer.tokens,
-            ),
-        )
+        cost = {"trials": len(trials), "seconds": answer.seconds, "tokens": answer.tokens}
+        append_timing(out, Timing(condition=condition.name, cluster=trials[0].cluster, **cost))
         done += len(trials)
         report(done, total)
     for name, every in lost.items():
@@ -179,16 +171,7 @@ def _line(condition: Condition, trial: Trial, reply: Reply | NoReply) -> Observa
     """What the log holds of a trial."""
     if isinstance(reply, Reply):
         return condition.protocol.observe(trial, reply, condition.name)
-    return Dropped(
-        condition=condition.name,
-        trial=trial.digest,
-        cluster=trial.cluster,
-        block=trial.block,
-        layout=trial.layout,
-        source_position=trial.source_position,
-        query_position=len(trial.prompt_ids) - 1,
-        dropped=reply.reason,
-    )
+    return Dropped(**trial.facts(condition.name), dropped=reply.reason)
 
 
 def describe(condition: Condition, introduction: Introduction) -> ConditionDescription:
