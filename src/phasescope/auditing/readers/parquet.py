@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...errors import BrokenRecordError
+from ...errors import BrokenRecordError, first_line
 from ..samples import PARTS, Columns
 from ..writing import writing
 from .base import AbstractReader, Change, Record, Row, file_of
@@ -58,7 +58,7 @@ def _opened(path: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
-        raise BrokenRecordError(f"{path} is no parquet file that can be read: {_line(error)}") from None
+        raise BrokenRecordError(f"{path} is no parquet file that can be read: {first_line(error)}") from None
 
 
 def _batches(file: pq.ParquetFile, source: str, names: list[str] | None) -> Iterator[pa.RecordBatch]:
@@ -66,8 +66,4 @@ def _batches(file: pq.ParquetFile, source: str, names: list[str] | None) -> Iter
     try:
         yield from file.iter_batches(batch_size=size, columns=names)
     except (pa.ArrowException, OSError) as error:
-        raise BrokenRecordError(f"{source} is damaged: {_line(error)}; copy it anew") from None
-
-
-def _line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+        raise BrokenRecordError(f"{source} is damaged: {first_line(error)}; copy it anew") from None
