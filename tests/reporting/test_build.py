@@ -129,7 +129,7 @@ def test_several_runs_stand_in_one_report_with_a_run_column(folder, tmp_path):
     assert not (other / "report.html").exists()
 
 
-def test_an_condition_has_the_same_numbers_alone_and_in_company(folder, tmp_path, records):
+def test_a_condition_has_the_same_numbers_alone_and_in_company(folder, tmp_path, records):
     """But for the correction over conditions, a condition's findings don't depend on the conditions beside it."""
 
     def bare(findings):

@@ -14,7 +14,7 @@ from phasescope.observations import Observations
 from phasescope.protocols import PrefixPadding
 from phasescope.records import Dropped, NoReply, Reply, Trial
 from phasescope.reporting import build_report, summary
-from phasescope.reporting.losses import rows, warnings
+from phasescope.reporting.method import loss_rows, loss_warnings
 from phasescope.running.runner import Condition as Asked
 from phasescope.running.runner import run
 from phasescope.statistics.conditions import Condition
@@ -54,10 +54,10 @@ def dropped(condition: Condition, number: int, layout: int, reason: str) -> Drop
     )
 
 
-def test_an_condition_without_losses_is_not_spoken_of(make_condition: Callable[..., Condition]) -> None:
+def test_a_condition_without_losses_is_not_spoken_of(make_condition: Callable[..., Condition]) -> None:
     """No warning, no row."""
-    assert not list(warnings([make_condition("a")]))
-    assert rows([make_condition("a")]) == []
+    assert not list(loss_warnings([make_condition("a")]))
+    assert loss_rows([make_condition("a")]) == []
 
 
 def test_losses_are_counted_by_reason_and_layouts_that_are_gone_are_named(
@@ -72,12 +72,12 @@ def test_losses_are_counted_by_reason_and_layouts_that_are_gone_are_named(
         dropped=[*gone, *some],
         observations=Observations(o for o in condition.observations if o.layout != 5),
     )
-    (said,) = warnings([condition])
+    (said,) = loss_warnings([condition])
     assert said == (
         f"Dropped: a lost 43 of 319 prompts: {SHIFTED} (40), two\N{REPLACEMENT CHARACTER}choices (3). The layouts are "
         "no longer balanced: layout 5 lost 40 of 40."
     )
-    assert [row[1:] for row in rows([condition])] == [
+    assert [row[1:] for row in loss_rows([condition])] == [
         (SHIFTED, "40", "1"),
         ("two\N{REPLACEMENT CHARACTER}choices", "3", "1"),
     ]

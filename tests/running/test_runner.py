@@ -286,7 +286,7 @@ def batches_of(protocol: PrefixPadding) -> Any:
     return protocol.batches(planted().vocabulary(), np.random.default_rng([0, *protocol.name.encode()]))
 
 
-def test_an_condition_of_which_nothing_can_be_observed_stops_early_and_keeps_nothing(tmp_path: Path) -> None:
+def test_a_condition_of_which_nothing_can_be_observed_stops_early_and_keeps_nothing(tmp_path: Path) -> None:
     """So that the same command asks again once the cause is gone; a condition that has something goes on."""
     lost = Lossy(grid=WindowGrid(4, 4), curve=(0.9, 0.6, 0.3, 0.75))
     lost.gone = tuple(range(24))
@@ -300,7 +300,7 @@ def test_an_condition_of_which_nothing_can_be_observed_stops_early_and_keeps_not
     assert {line.condition for line in read_log(tmp_path / "observations.jsonl")} == {"a"}
 
 
-def test_an_condition_too_small_to_stop_early_ends_in_the_same_line(tmp_path: Path) -> None:
+def test_a_condition_too_small_to_stop_early_ends_in_the_same_line(tmp_path: Path) -> None:
     """Its trials are in the log, so it is to be measured into another folder; also when asked once more."""
     lost = Lossy(grid=WindowGrid(4, 4), curve=(0.9, 0.6, 0.3, 0.75))
     lost.gone = (0, 1)

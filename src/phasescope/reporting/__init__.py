@@ -2,5 +2,5 @@
 
 from .build import Report as Report
 from .build import build_report as build_report
+from .build import summary as summary
 from .sentences import verdict as verdict
-from .summary import summary as summary

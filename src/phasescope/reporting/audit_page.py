@@ -183,12 +183,12 @@ def _accuracy_bars(rates: PhaseRates, period: int | None) -> Figure:
 
 def _results(found: Results) -> dict[str, Any]:
     """The scores' part of the page."""
-    said = f"{found.words[0].upper()}{found.words[1:]}."
+    sentence = f"{found.words[0].upper()}{found.words[1:]}."
     if found.p_value is not None:
         test = f"one test over {len(found.tested)} strides: {p_words(found.p_value)}"
-        said = f"Period found: {found.period or 'none'}; {test}."
+        sentence = f"Period found: {found.period or 'none'}; {test}."
     return {
-        "sentence": f"{found.total:,} samples have a score, {percent(found.accuracy)} on average. {said}",
+        "sentence": f"{found.total:,} samples have a score, {percent(found.accuracy)} on average. {sentence}",
         "method": found.method,
         "not_testable": ", ".join(map(str, found.not_testable)),
         "rows": [_rates_row(rates) for rates in found.by_stride],

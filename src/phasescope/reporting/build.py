@@ -1,4 +1,4 @@
-"""From run folders to a report: the page, its figures, and the files beside it."""
+"""From run folders to a report: the page, its figures, the files beside it, and what a terminal prints of it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from pathlib import Path
 
 from ..errors import UsageError
 from ..files import write_atomic
-from ..statistics.analyses import Analysis, Progress, analyse_conditions
+from ..records import Finding
+from ..statistics.analyses import Analysis, Progress, analyse_conditions, read_findings
 from ..statistics.conditions import read_conditions
+from ..wording import columns
 from .figure import Figure
 from .method import describe
 from .run_page import figures_of, render
-from .summary import summary_of
+from .sentences import COLUMNS, rows, verdict
+from .sweep_page import apart, sweep_text
+from .words import plain
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,7 +68,7 @@ def build_report(
         out: where to write; by default the run's own folder, which only works for a single run.
         seed: of the permutations and resamples.
         draws: permutations per test.
-        progress: told the conditions that are analysed, and all.
+        progress: called with the number of conditions that are analysed, and of all.
 
     Raises:
         UsageError: if a folder holds no run, several runs are given without `out`, or all was dropped.
@@ -78,3 +82,31 @@ def build_report(
     analysis.write(folder)
     write_atomic(folder / "report.html", page)
     return Report(folder / "report.html", analysis)
+
+
+def summary(folder: Path) -> str:
+    """What a terminal prints of a folder's findings.json.
+
+    Raises:
+        UsageError: if there is no such file.
+        BrokenRecordError: if it is not what `report` writes.
+    """
+    return summary_of(read_findings(folder / "findings.json"))
+
+
+def summary_of(findings: Sequence[Finding]) -> str:
+    """The verdict and a table of the conditions as plain text; then the sweeps, and what was dropped."""
+    rest, sweeps = apart(findings)
+    parts = (
+        ["\n".join([*columns([COLUMNS, *rows(rest)], left=True), "", verdict(rest)])]
+        if rest or not sweeps
+        else []
+    )
+    parts += [sweep_text(own) for own in sweeps.values()]
+    lost = [
+        f"{plain(finding.condition)} lost {finding.detail['dropped_trials']:,} prompts: {finding.detail['dropped_for']}"
+        for finding in findings
+        if finding.outcome == "accuracy" and "dropped_trials" in finding.detail
+    ]
+    parts += ["\n".join(lost)] if lost else []
+    return "\n\n".join(parts).replace("\N{NO-BREAK SPACE}", " ")

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
 from ..explaining.result import CoverageScores, ExplanationResult, HeadGate, Loss
 from .figure import Figure, figure
-from .figures import Curve, curves, phase_frame
+from .figures import Curve, curve_on_band, curves, phase_frame
 from .svg import Frame, box, dot, element, even_ticks, path, spacing, text
 from .words import number, percent, plain, points
 
@@ -50,7 +48,8 @@ def heat_map(
         for column, value in enumerate(row.values):
             x, share = left + step * column, min(abs(value) / scale, 1.0)
             kind = "rate" if not signed else "loss" if value >= 0 else "gain"
-            parts.append(_cell(x, y, step, height, f"cell {kind}", 0.06 + 0.8 * share))
+            size, opacity = {"width": step, "height": height}, round(0.06 + 0.8 * share, 2)
+            parts.append(element("rect", x=x, y=y, **size, class_=f"cell {kind}", fill_opacity=opacity))
             if count <= CELLS / 2:
                 parts.append(text(x + step / 2, y + height / 2 + 4, number(100 * value, 0), "cell-number"))
     for index, row in enumerate(rows):
@@ -64,12 +63,6 @@ def heat_map(
     table = [(plain(row.name), *(number(100 * value) for value in row.values)) for row in rows]
     columns = ("", *(str(column) for column in range(count)))
     return figure(key, title, caption, (width, floor + 46), parts, columns, table)
-
-
-def _cell(x: float, y: float, width: float, height: float, class_: str, opacity: float) -> Markup:
-    return element(
-        "rect", x=x, y=y, width=width, height=height, class_=class_, fill_opacity=round(opacity, 2)
-    )
 
 
 def loss_curve(key: str, loss: Loss, coordinate: str) -> Figure:
@@ -127,9 +120,7 @@ def score_curve(key: str, score: CoverageScores, found: ExplanationResult) -> Fi
     parts = [frame.axes()]
     for phase, value in enumerate(score.phases):
         parts.append(frame.bar(phase, value, f"bar {'weak' if phase == score.weakest else 'control'}"))
-    band = [*frame.points(curve.highs), *reversed(frame.points(curve.lows))]
-    parts += [path(band, "band condition", closed=True), path(frame.points(curve.values), "curve condition")]
-    parts += [dot(spot, 3.4, "dot condition") for spot in frame.points(curve.values) if found.stride <= 32]
+    parts += curve_on_band(frame, curve)
     caption = (
         f"Bars: the coverage score, from gates alone; it names phase {score.weakest}. Line: measured accuracy; weakest "
         f"are phases {', '.join(map(str, score.measured_weakest))}. {'A hit' if score.hit else 'A miss'}; a phase "

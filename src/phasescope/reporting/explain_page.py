@@ -43,12 +43,14 @@ def explain_summary(path: Path) -> str:
 
 def render(found: ExplanationResult) -> str:
     """The whole page as one HTML text that needs nothing beside it."""
-    said, rolls = sentences(found), found.boundary.rolls
+    by_section, rolls = sentences(found), found.boundary.rolls
     return filled(
         "explain.html.j2",
         title=plain(f"{found.run}, {found.condition}"),
-        sentences=said,
-        headline=next((said[name] for name in HEADLINES if name in said), "Nothing could be explained."),
+        sentences=by_section,
+        headline=next(
+            (by_section[name] for name in HEADLINES if name in by_section), "Nothing could be explained."
+        ),
         found=found,
         heads=_heads(found),
         head_rows=[_loss_row(loss, points) for loss in found.losses.get("accuracy", ())],
@@ -65,14 +67,14 @@ def render(found: ExplanationResult) -> str:
 
 def sentences(found: ExplanationResult) -> dict[str, str]:
     """What was found, in one plain sentence per section."""
-    said = {
+    by_section = {
         "heads": _head_words(found),
         "contrast": _contrast_words(found),
         "gates": _gate_words(found),
         "score": _score_words(found),
         "boundary": _boundary_words(found),
     }
-    return {section: words for section, words in said.items() if words}
+    return {section: words for section, words in by_section.items() if words}
 
 
 def _head_words(found: ExplanationResult) -> str:
@@ -145,18 +147,18 @@ def _boundary_words(found: ExplanationResult) -> str:
     if closed is None:
         return ""
     phases, lost = listed([str(phase) for phase in closed.phases]), closed.estimate.value or 0.0
-    said = (
+    differs = (
         f"Where the key's window has closed when its value is read (phases {phases}), accuracy differs by "
         f"{points(lost)} points{_ends(closed.estimate)} from the other phases"
     )
     won = [(roll.won, roll.slots) for roll in found.boundary.rolls if roll.won is not None]
     if not won:
-        return f"{said}."
+        return f"{differs}."
     best, slots = max(won, key=lambda one: one[0].value or 0.0)
     back = lost < 0 and (best.value or 0.0) >= -lost / 2
     verb = "wins half of it back or more" if back else "does not win it back"
     changed = f"{points(best.value or 0.0)} points{_ends(best)}"
-    return f"{said}; rolling the gates {verb}: at best it changes them by {changed}, by {slots} slots."
+    return f"{differs}; rolling the gates {verb}: at best it changes them by {changed}, by {slots} slots."
 
 
 def _ends(estimate: Interval) -> str:

@@ -73,11 +73,11 @@ class Curve:
 
 def curves(frame: Frame, drawn: Sequence[Curve]) -> list[Markup]:
     """Axes, and curves with their names; the first one lies on top."""
-    lines = [part for curve in reversed(drawn) for part in _line(frame, curve)]
+    lines = [part for curve in reversed(drawn) for part in curve_on_band(frame, curve)]
     return [frame.axes(), *lines, *_names(frame, drawn)]
 
 
-def _line(frame: Frame, curve: Curve) -> list[Markup]:
+def curve_on_band(frame: Frame, curve: Curve) -> list[Markup]:
     """A curve on its band, with a dot per phase while there is room for dots."""
     upper, lower, middle = (frame.points(ends) for ends in (curve.highs, curve.lows, curve.values))
     band = path([*upper, *reversed(lower)], f"band {curve.kind}", closed=True)

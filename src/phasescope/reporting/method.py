@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,10 +14,13 @@ from ..catalog import PROTOCOLS
 from ..errors import UnknownNameError
 from ..runs import ProtocolDescription
 from ..statistics.analyses import Analysis, ConditionAnalysis
+from ..statistics.conditions import Condition
 from ..statistics.verdict import find
-from . import losses
 from .command import report_commands
 from .words import plain
+
+HEAVY = 0.5
+"""Share of a layout's prompts whose loss is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +66,12 @@ def describe(analysis: Analysis, folder: Path) -> Method:
         seed=analysis.seed,
         draws=analysis.draws,
         seeds={plain(label): run.seed for label, run in runs.items()},
-        unfinished=[*_unfinished(analysis), *losses.warnings(conditions)],
+        unfinished=[*_unfinished(analysis), *loss_warnings(conditions)],
         protocols=list(
             dict.fromkeys(_protocol(one.protocol) for run in runs.values() for one in run.conditions)
         ),
         rows=[_row(one) for one in analysis.conditions],
-        lost=losses.rows(conditions),
+        lost=loss_rows(conditions),
         definitions=sorted({finding.name: finding.method for finding in reversed(findings)}.items()),
         compared=max((int(finding.detail.get("conditions_compared", 0)) for finding in findings), default=0),
         commands=report_commands(runs, folder.resolve().name, analysis.seed, analysis.draws),
@@ -152,3 +156,37 @@ def _brief(value: Any) -> str:
     if isinstance(value, dict):
         return " ".join(f"{key} {_brief(part)}" for key, part in value.items())
     return str(value)
+
+
+def loss_warnings(conditions: Sequence[Condition]) -> Iterator[str]:
+    """One sentence per condition that lost prompts, with the layouts that lost most of theirs.
+
+    Phases are compared within complete blocks, so a layout that is lost whole leaves the design without
+    a word: all blocks are then complete without it.
+    """
+    for condition in conditions:
+        if not condition.dropped:
+            continue
+        lost, planned = len(condition.dropped), len(condition.dropped) + len(condition.observations)
+        heavy = list(_heavy_layouts(condition))
+        unbalanced = f" The layouts are no longer balanced: {', '.join(heavy)}." if heavy else ""
+        share = f"{plain(condition.name)} lost {lost:,} of {planned:,} prompts"
+        yield f"Dropped: {share}: {condition.drop_reasons}.{unbalanced}"
+
+
+def loss_rows(conditions: Sequence[Condition]) -> list[tuple[str, ...]]:
+    """What could not be observed: condition, reason, prompts, and in how many layouts, the commonest reason first."""
+    found: list[tuple[str, ...]] = []
+    for condition in conditions:
+        for reason, count in Counter(line.dropped for line in condition.dropped).most_common():
+            layouts = {line.layout for line in condition.dropped if line.dropped == reason}
+            found.append((plain(condition.name, 200), plain(reason, 200), f"{count:,}", f"{len(layouts):,}"))
+    return found
+
+
+def _heavy_layouts(condition: Condition) -> Iterator[str]:
+    lost = Counter(line.layout for line in condition.dropped)
+    kept = Counter(condition.observations.integers("layout").tolist())
+    for layout, count in sorted(lost.items()):
+        if count > HEAVY * (count + kept[layout]):
+            yield f"layout {layout} lost {count:,} of {count + kept[layout]:,}"

@@ -138,8 +138,8 @@ def sweep_sentence(own: Sequence[Finding]) -> str:
     """What one condition's sweep says, in a sentence."""
     judgement = judge(own)
     control = "Control " if judgement.control else ""
-    said = "; ".join((_period_words(own), _flip_words(own), _advice_words(own)))
-    return f"{control}{plain(judgement.condition)} is {STATES[judgement.state]}: {said}.{_pads_words(own)}"
+    words = "; ".join((_period_words(own), _flip_words(own), _advice_words(own)))
+    return f"{control}{plain(judgement.condition)} is {STATES[judgement.state]}: {words}.{_pads_words(own)}"
 
 
 def _pads_words(own: Sequence[Finding]) -> str:

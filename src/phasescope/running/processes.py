@@ -38,7 +38,7 @@ class Processes(Pool):
         specs = [_placed(spec, place, self.workers) for spec in self.specs]
         ours, theirs = _SPAWN.Pipe()
         process = _SPAWN.Process(target=serve, args=(theirs, specs), daemon=True)
-        # A blocked signal stays blocked in the new process: Ctrl-C is for the employer alone, from the first moment.
+        # A blocked signal stays blocked in the new process: Ctrl-C is for the main one alone, from the first moment.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             process.start()

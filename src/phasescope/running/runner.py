@@ -56,7 +56,7 @@ def run(
         conditions: at least one, with different names.
         out: the run folder; created if missing.
         seed: of every draw of the protocols.
-        report: told how far the run is.
+        report: called with the trials that are done, and all.
         engine: who answers; by default this process, one batch after the other.
         command: the user's command line or call, for the report; passwords in addresses are left out.
         compressed: pack the observations with zstd once all are there.
