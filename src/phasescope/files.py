@@ -23,6 +23,9 @@ Kind = TypeVar("Kind", bound=Record)
 LARGEST_JSON = 2**28
 """Bytes of the largest JSON file that is read whole."""
 
+BOM = b"\xef\xbb\xbf"
+"""The byte-order mark that some editors put in front of text."""
+
 LOCK = ".lock"
 """A file without content in the folder; the lock is the operating system's, so that a killed process holds none."""
 
@@ -120,7 +123,7 @@ def read_bytes(path: Path, most: int = LARGEST_JSON) -> bytes:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     if len(content) > most:
         raise BrokenRecordError(f"{path} has more than {most:,} bytes, which no such file needs")
-    return content.removeprefix(b"\xef\xbb\xbf")
+    return content.removeprefix(BOM)
 
 
 def parse_json(content: bytes | str, where: str, *, finite: bool = True) -> Any:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from phasescope import UsageError
+from phasescope import PhasescopeError, UsageError
 from phasescope.text.documents import dataset_documents, read_documents, text_files
 
 
@@ -60,17 +60,17 @@ def test_bytes_read_add_up_and_files_that_are_no_text_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('{"text": "one"', "line 2 is no JSON"),
+        ('{"text": "one"', "line 2 is not JSON"),
         ('["one"]', 'line 2: each line is an object with a field "text"'),
         ('{"txt": "one"}', "line 2 has no text in 'text'; it has txt; give --column"),
-        ('{"text": 7}', "line 2 holds '7' in 'text', which is no text"),
-        ('{"text": "\\ud800"}', "line 2 holds half of a surrogate pair"),
+        ('{"text": 7}', "line 2 holds '7' in 'text', which is not text"),
+        ('{"text": "\\ud800"}', "line 2 is not JSON: lone leading surrogate"),
     ],
 )
 def test_a_line_that_is_no_document_is_named_by_its_number(tmp_path, line, said):
     """What is wrong, and where."""
     (tmp_path / "a.jsonl").write_text(f'{{"text": "fine"}}\n{line}\n')
-    with pytest.raises(UsageError, match=r"a\.jsonl, ") as error:
+    with pytest.raises(PhasescopeError, match=r"a\.jsonl, ") as error:
         list(read_documents([tmp_path]))
     assert said in str(error.value)
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from phasescope import UsageError
+from phasescope import PhasescopeError, UsageError
 from phasescope.text.prompts import read_prompts
 
 
@@ -39,10 +39,10 @@ def test_lines_of_json_say_what_differs(tmp_path):
         ("", "no prompt"),
         ("{", "line 1 is not JSON"),
         ("[1]", "no object"),
-        ('{"prompt": 3}', "prompt: Input should be a valid string"),
+        ('{"prompt": 3}', "prompt is 3: Input should be a valid string"),
         ('{"prompt": "a", "prompt_ids": [1]}', "give either"),
         ("{}", "give either"),
-        ('{"prompt": "a", "answer": "b"}', "answer: Extra inputs"),
+        ('{"prompt": "a", "answer": "b"}', "answer is 'b': Extra inputs"),
         ('{"prompt_ids": [1]}', "need expected_ids"),
         ('{"prompt_ids": [-1], "expected_ids": [1]}', "whole numbers"),
         ('{"prompt_ids": [1], "expected_ids": [1], "at": 5}', "indices"),
@@ -54,7 +54,7 @@ def test_a_broken_file_is_one_line(tmp_path, content, said):
     """The file, the line and what is wrong."""
     path = tmp_path / "p.jsonl"
     path.write_text(content)
-    with pytest.raises(UsageError, match=said) as error:
+    with pytest.raises(PhasescopeError, match=said) as error:
         read_prompts([path])
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 300

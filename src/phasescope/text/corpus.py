@@ -195,7 +195,7 @@ def build(
     texts = iter(documents)
     with alone(out), _unfinished(out) as part:
         if isinstance(tokenizer, int):
-            first = _first(texts)
+            first = next(_batches(texts, LEARN_DOCUMENTS, LEARN_CHARACTERS), [])
             tokenizer, texts = learn(first, tokenizer), chain(first, texts)
         facts = _pack(texts, tokenizer, part, held_out, most_tokens, report)
         if empty := [name for name in PARTS if not facts.tokens[name]]:
@@ -256,26 +256,18 @@ def _check_size(size: int) -> None:
         raise UsageError(f"a tokenizer of {size} tokens cannot spell every byte; give at least {LEAST}")
 
 
-def _first(texts: Iterator[str]) -> list[str]:
-    """The documents from which a tokenizer is learned."""
-    first: list[str] = []
-    left = LEARN_CHARACTERS
-    for text in texts:
-        first.append(text)
-        left -= len(text)
-        if len(first) == LEARN_DOCUMENTS or left <= 0:
-            break
-    return first
-
-
-def _batches(texts: Iterator[str]) -> Iterator[list[str]]:
-    """Documents that are tokenised at once: bounded in number and in length."""
+def _batches(
+    texts: Iterator[str],
+    documents: int = DOCUMENTS_AT_ONCE,
+    characters: int = CHARACTERS_AT_ONCE,
+) -> Iterator[list[str]]:
+    """Documents in their order, at most so many at once, and no further one beyond so many characters."""
     batch: list[str] = []
     length = 0
     for text in texts:
         batch.append(text)
         length += len(text)
-        if len(batch) == DOCUMENTS_AT_ONCE or length >= CHARACTERS_AT_ONCE:
+        if len(batch) == documents or length >= characters:
             yield batch
             batch, length = [], 0
     if batch:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import MissingExtraError, UsageError, first_line
+from ..files import BOM, parse_json
 
 LINES = (".jsonl", ".ndjson")
 ROWS_AT_ONCE = 1024  # of a parquet file
@@ -55,6 +55,7 @@ def read_documents(
 
     Raises:
         UsageError: if a path does not exist, there is no file, or a record has no text.
+        BrokenRecordError: if a line is not JSON.
     """
     text_files(paths, suffixes)
     for path in paths:
@@ -144,10 +145,8 @@ def _lines(file: Path, column: str) -> Iterator[tuple[str | None, int]]:
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             where = f"{file}, line {number}"
-            try:
-                record = json.loads(line) if line.strip() else {column: None}
-            except (ValueError, RecursionError):  # bytes that are no UTF-8 are a ValueError, too
-                raise UsageError(f"{where} is no JSON; restore the line or take it out") from None
+            content = line.strip().removeprefix(BOM)
+            record = parse_json(content, where, finite=False) if content else {column: None}
             if not isinstance(record, dict):
                 raise UsageError(f'{where}: each line is an object with a field "{column}"')
             yield _text_of(record, column, where), len(line)
@@ -178,14 +177,8 @@ def _text_of(record: Mapping[str, Any], column: str, where: str) -> str | None:
         return None
     if not isinstance(text, str):
         raise UsageError(
-            f"{where} holds {str(text)[:40]!r} in {column!r}, which is no text; name another column"
+            f"{where} holds {str(text)[:40]!r} in {column!r}, which is not text; name another column"
         )
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UsageError(
-            f"{where} holds half of a surrogate pair, which no UTF-8 spells; take it out"
-        ) from None
     return text
 
 

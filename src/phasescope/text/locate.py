@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from ..errors import UsageError
 from .positions import token_at
-from .tokens import Tokenizer
+from .tokens import Tokenizer, conversation
 
 Message = Mapping[str, str]
 Occurrence = Literal["only", "first", "last"]
@@ -101,12 +101,10 @@ class Locator:
         if sample.prompt is None:
             return None
         if self.chat and self.tokenizer:
-            messages = (
-                [{"role": "user", "content": sample.prompt}]
-                if isinstance(sample.prompt, str)
-                else [dict(message) for message in sample.prompt]
+            given = sample.prompt
+            return self.tokenizer.render(
+                conversation(given) if isinstance(given, str) else [dict(message) for message in given]
             )
-            return self.tokenizer.render(messages)
         if isinstance(sample.prompt, str):
             return sample.prompt
         return "\n".join(message["content"] for message in sample.prompt)

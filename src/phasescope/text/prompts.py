@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
@@ -10,9 +9,8 @@ from typing import Self
 from pydantic import Field, ValidationError, model_validator
 
 from ..errors import UsageError
-from ..records import Record
-
-Ids = tuple[int, ...]
+from ..files import parse_json
+from ..records import Record, first_problem
 
 
 class Prompt(Record):
@@ -71,6 +69,7 @@ def read_prompts(
 
     Raises:
         UsageError: for a file that cannot be read, or a prompt that is none.
+        BrokenRecordError: if a line is not JSON.
     """
     given = [
         record for path in paths for record in (_lines(path) if path.suffix == ".jsonl" else _text(path))
@@ -86,9 +85,7 @@ def read_prompts(
         try:
             prompts.append(Prompt.model_validate(record))
         except ValidationError as error:
-            problem = error.errors()[0]
-            field = ".".join(map(str, problem["loc"]))
-            raise UsageError(f"{where}: {field + ': ' if field else ''}{problem['msg']}") from None
+            raise UsageError(f"{where}: {first_problem(error, 'the prompt')}") from None
         if prompts[-1].name in names:
             raise UsageError(
                 f"{where}: a second prompt is named {prompts[-1].name!r}; give each its own name"
@@ -116,10 +113,7 @@ def _lines(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
         if not line.strip():
             continue
         where = f"{path}, line {number}"
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"{where} is not JSON: {error}") from None
+        record = parse_json(line, where)
         if not isinstance(record, dict):
             raise UsageError(f"{where} is no object with a prompt")
         yield where, {"name": f"{path.name}:{number}", **record}

@@ -11,10 +11,9 @@ from ..errors import UsageError
 from .padding import Ids, ids_between
 from .positions import token_at
 from .prompts import Prompt
-from .tokens import Tokenizer
+from .tokens import Tokenizer, conversation
 
 Placement = Literal["front", "mark", "around"]
-_HERE = "\N{WHITE LARGE SQUARE}message\N{WHITE LARGE SQUARE}"
 _EDGE = 64  # characters on either side of a pad that are read to find one that fits; all are read in the end
 
 
@@ -70,7 +69,8 @@ class Page:
         if start_ids and tokenizer.encode("".join(message)[:_EDGE])[: len(start_ids)] == list(start_ids):
             start_ids = ()  # the user's text begins with it already
         if chat:
-            before, after = _template(tokenizer, "".join(message), system)
+            tokenizer.chat("".join(message), system=system)  # refuses what it cannot do
+            before, after = tokenizer.frame(system=system)
             head, source_at = before + head, source_at + len(before)
             middle, rest = (middle, rest + after) if rest else (middle + after, "")
         return cls(tokenizer, (head, middle, rest), start_ids, source_at, chat, system, message)
@@ -130,7 +130,7 @@ class Page:
     def _kept(self, one: str, two: str) -> bool:
         """Whether the chat template leaves a padded message as it is; some strip blanks from its ends."""
         head, middle, rest = self.message
-        shown = self.tokenizer.render(_messages(head + one + middle + two + rest, self.system))
+        shown = self.tokenizer.render(conversation(head + one + middle + two + rest, self.system))
         return shown == self.texts[0] + one + self.texts[1] + two + self.texts[2]
 
     def continuation(self, text: str) -> Ids:
@@ -182,19 +182,3 @@ def _cut(prompt: Prompt, places: Places) -> tuple[tuple[str, str, str], int]:
     return (head, middle, rest), source - sum(
         len(mark) for mark, cut in zip(marks, cuts, strict=False) if cut < source
     )
-
-
-def _messages(content: str, system: str | None) -> list[dict[str, str]]:
-    messages = [] if system is None else [{"role": "system", "content": system}]
-    return [*messages, {"role": "user", "content": content}]
-
-
-def _template(tokenizer: Tokenizer, content: str, system: str | None) -> tuple[str, str]:
-    """The template's text before and after a message.
-
-    Raises:
-        UsageError: if there is no template, or it changes the message.
-    """
-    tokenizer.chat(content, system=system)  # refuses what it cannot do
-    before, _, after = tokenizer.render(_messages(_HERE, system)).partition(_HERE)
-    return before, after

@@ -36,6 +36,12 @@ HALF = re.compile("[\ud800-\udfff]")
 _MARK = "\N{WHITE LARGE SQUARE}phasescope\N{WHITE LARGE SQUARE}"
 
 
+def conversation(content: str, system: str | None = None) -> list[dict[str, str]]:
+    """A user's message, behind a system message where there is one."""
+    messages = [] if system is None else [{"role": "system", "content": system}]
+    return [*messages, {"role": "user", "content": content}]
+
+
 @dataclass(frozen=True, eq=False)
 class Tokenizer:
     """The tokenizer of a checkpoint, read from its tokenizer.json; it needs neither torch nor transformers.
@@ -180,12 +186,8 @@ class Tokenizer:
             UsageError: if there is no template, it fails or changes the message, the message spells out a
                 control token, or the prompt begins with its BOS twice.
         """
-        messages = [{"role": "user", "content": content}]
-        if system is not None:
-            messages.insert(0, {"role": "system", "content": system})
-        marked = [*messages[:-1], {**messages[-1], "content": _MARK}]
-        before, _, after = self.render(marked, thinking=thinking).partition(_MARK)
-        if self.render(messages, thinking=thinking) != before + content + after:
+        before, after = self.frame(system=system, thinking=thinking)
+        if self.render(conversation(content, system), thinking=thinking) != before + content + after:
             raise UsageError(
                 f"the chat template of {self.name} changes the message; strip its ends of blanks or use another"
             )
@@ -206,6 +208,11 @@ class Tokenizer:
                 f"the chat template of {self.name} puts its BOS twice in front; correct the template"
             )
         return ids, (first, last)
+
+    def frame(self, *, system: str | None = None, thinking: bool | None = None) -> tuple[str, str]:
+        """What the chat template puts before and after a user's message."""
+        before, _, after = self.render(conversation(_MARK, system), thinking=thinking).partition(_MARK)
+        return before, after
 
     def chat_ids(
         self, content_ids: Sequence[int], *, system: str | None = None, thinking: bool | None = None
