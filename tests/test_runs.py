@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from phasescope import BrokenRecordError, UsageError, WindowGrid
 from phasescope.backends import Planted
 from phasescope.errors import PhasescopeError
-from phasescope.files import read_record
+from phasescope.files import read_bytes, read_record
 from phasescope.planning.build import plan_run
 from phasescope.protocols import InSequencePadding, PrefixPadding, described_protocol
 from phasescope.reporting import build_report
@@ -165,7 +165,7 @@ def test_a_file_without_end_is_not_read_whole(tmp_path: Path) -> None:
     with (tmp_path / "x").open("wb") as file:
         file.truncate(10_001)
     with pytest.raises(BrokenRecordError, match="more than 10,000 bytes"):
-        read_record(tmp_path / "x", RunDescription, most=10_000)
+        read_bytes(tmp_path / "x", most=10_000)
     with pytest.raises(UsageError, match="not a file"):
         read_record(Path("/dev/zero"), RunDescription)
 

@@ -154,7 +154,7 @@ def read_json(path: Path, most: int = LARGEST_JSON, *, finite: bool = True) -> A
     return parse_json(read_bytes(path, most), str(path), finite=finite)
 
 
-def read_record(path: Path, kind: type[Kind], most: int = LARGEST_JSON) -> Kind:
+def read_record(path: Path, kind: type[Kind]) -> Kind:
     """Read a JSON file that holds one record.
 
     Raises:
@@ -162,7 +162,7 @@ def read_record(path: Path, kind: type[Kind], most: int = LARGEST_JSON) -> Kind:
         BrokenRecordError: if it does not hold such a record; the line names the field, its value, and what is allowed.
     """
     try:
-        return kind.model_validate_json(read_bytes(path, most))
+        return kind.model_validate_json(read_bytes(path))
     except ValidationError as error:
         raise BrokenRecordError(
             f"{path} is damaged: {first_problem(error, kind.__name__)}; restore it, or make it anew"

@@ -28,7 +28,7 @@ from .plan import (
     PriceOutOption,
     show_plan,
 )
-from .progress import bar
+from .progress import shown
 from .server import (
     Concurrency,
     Deadline,
@@ -227,16 +227,8 @@ class Asking:
                 json=self.json,
             )
             return False
-        with bar() as progress:
-            task = progress.add_task("trials", total=None, note="")
-            run(
-                conditions,
-                out,
-                seed,
-                lambda done, total: progress.update(task, completed=done, total=total),
-                self.made_engine(),
-                command_line(),
-            )
+        with shown("trials") as report:
+            run(conditions, out, seed, report, self.made_engine(), command_line())
         return True
 
 

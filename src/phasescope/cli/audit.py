@@ -12,7 +12,7 @@ from ..auditing import audit as audited
 from ..reporting.audit_page import write_audit
 from ..text.locate import Occurrence
 from ..text.tokens import Tokenizer
-from .progress import bar
+from .progress import shown
 
 EXAMPLES = {
     "audit": (
@@ -91,7 +91,6 @@ def audit(
         draws=draws,
         fix=fix,
     )
-    with bar() as progress:
-        task = progress.add_task("samples", total=None, note="")
-        found = audited(settings, lambda done, total: progress.update(task, completed=done, total=total))
+    with shown("samples") as report:
+        found = audited(settings, report)
     print(write_audit(found, out))

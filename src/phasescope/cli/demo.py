@@ -10,7 +10,7 @@ import typer
 from .. import verbs
 from ..reporting import build_report
 from .extras import prepare_models
-from .progress import bar
+from .progress import shown
 
 
 def demo(
@@ -25,13 +25,9 @@ def demo(
 ) -> None:
     """Measure the shipped models, write a report, and name it."""
     prepare_models(threads)
-    with bar() as progress:
-        task = progress.add_task("trials", total=None, note="")
-        verbs.demo(
-            out, seed=seed, report=lambda done, total: progress.update(task, completed=done, total=total)
-        )
-        task = progress.add_task("analysing", total=None, note="")
-        found = build_report([out])
-        progress.update(task, completed=1, total=1)
+    with shown("trials") as report:
+        verbs.demo(out, seed=seed, report=report)
+    with shown("conditions analysed") as report:
+        found = build_report([out], progress=report)
     print(found.text)
     print(f"report: {found.page.resolve()}")

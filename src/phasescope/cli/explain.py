@@ -11,7 +11,7 @@ from ..explaining.settings import ExplainSettings
 from ..reporting.explain_page import explain_page, explain_summary
 from .extras import prepare_models
 from .options import options_from
-from .progress import bar
+from .progress import shown
 
 EXAMPLES = {"explain": ("runs/first", "runs/first --condition w8s8-1kv --branch entries")}
 
@@ -34,9 +34,8 @@ def explain(
 
     prepared = Explanation(run, settings, out)
     print(f"{prepared.condition}: {prepared.cost().words()}")
-    with bar() as progress:
-        task = progress.add_task("trials", total=None, note="")
-        prepared.run(lambda done, total: progress.update(task, completed=done, total=total))
+    with shown("trials") as report:
+        prepared.run(report)
     page = explain_page(prepared.path)
     print(explain_summary(prepared.path))
     print(f"explanation: {page}")

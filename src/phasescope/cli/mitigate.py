@@ -11,7 +11,7 @@ from .. import verbs
 from ..mitigations.trial import MitigateSettings
 from .extras import prepare_models
 from .options import options_from
-from .progress import bar
+from .progress import shown
 
 EXAMPLES = {"mitigate": ("runs/first", "runs/first --condition w8s8-1kv --contexts 96")}
 
@@ -27,14 +27,8 @@ def mitigate(
 ) -> None:
     """Ask new prompts with and without votes and pads, and say what they win and cost."""
     prepare_models(threads)
-    with bar() as progress:
-        task = progress.add_task("trials", total=None, note="")
-        result = verbs.mitigate(
-            run,
-            out=out,
-            report=lambda done, total: progress.update(task, completed=done, total=total),
-            **dict(settings),
-        )
+    with shown("trials") as report:
+        result = verbs.mitigate(run, out=out, report=report, **dict(settings))
     print("\n".join(result.lines()))
     if result.outcomes:
         print(f"wrote {(out or run / 'mitigate') / 'mitigation.json'}")

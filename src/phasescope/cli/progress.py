@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -26,3 +29,11 @@ def bar() -> Progress:
         console=Console(stderr=True),
         transient=True,  # no bar is left above what a command has to say
     )
+
+
+@contextmanager
+def shown(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar for one task; what it gives is called with how much is done, and of how much in all."""
+    with bar() as progress:
+        task = progress.add_task(what, total=None, note="")
+        yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..reporting import build_report
+from .progress import shown
 
 EXAMPLES = {"report": ("runs/first", "runs/first runs/second -o runs/both")}
 
@@ -21,6 +22,7 @@ def report(
     draws: Annotated[int, typer.Option(help="Permutations per test.", min=20)] = 2000,
 ) -> None:
     """Analyse runs and write report.html, findings.json and observations.parquet; needs no torch."""
-    found = build_report(runs, out, seed=seed, draws=draws)
+    with shown("conditions") as progress:
+        found = build_report(runs, out, seed=seed, draws=draws, progress=progress)
     print(found.text)
     print(f"report: {found.page}")

@@ -15,6 +15,7 @@ from ..text.prompts import read_prompts
 from ..text.scorers import Scorer
 from ..verbs.sweep import sweep_conditions
 from .asking import Asking, Runs, with_asking
+from .progress import shown
 
 FAMILIES = ["line", "spaces", "comment", "blank", "sentence"]
 
@@ -98,6 +99,7 @@ def sweep(
     )
     if not asking.go(conditions, out, 0) or out is None:  # nothing is drawn, so any seed will do
         return
-    found = build_report([out], seed=seed, draws=draws)
+    with shown("conditions") as progress:
+        found = build_report([out], seed=seed, draws=draws, progress=progress)
     print(found.text)
     print(f"report: {found.page}")
