@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -226,6 +226,8 @@ class RunDescription(Record):
         return next(_differences(self.facts(), other.facts(), ""), None)
 
 
+REPORTED = 10_000
+"""Trials that are read between two reports."""
 _NOT_COMPARED = {"schema", "command", "plan", "path"}
 
 
@@ -302,8 +304,19 @@ def read_description(folder: Path) -> RunDescription:
     return read_record(path, RunDescription)
 
 
-def read_run(folder: str | Path) -> Run:
+def _keep(waiting: dict[str, list[Observation]], observations: dict[str, Observations]) -> None:
+    """Move what was read to its columns, many at a time."""
+    for name, rows in waiting.items():
+        observations[name].extend(rows)
+        rows.clear()
+
+
+def read_run(folder: str | Path, report: Callable[[int, int], None] = lambda done, planned: None) -> Run:
     """Read a run folder, finished or not.
+
+    Args:
+        folder: that `measure` wrote.
+        report: told the trials that were read and those that were planned, now and then.
 
     Raises:
         UsageError: if the folder holds no run, or an observation belongs to none of its conditions.
@@ -313,15 +326,21 @@ def read_run(folder: str | Path) -> Run:
     description = read_description(folder)
     names = [condition.name for condition in description.conditions]
     observations = {name: Observations() for name in names}
+    waiting: dict[str, list[Observation]] = {name: [] for name in names}
     dropped: dict[str, list[Dropped]] = {name: [] for name in names}
     log = find_log(folder)
-    for line in read_log(log):
+    planned = sum(condition.protocol.plan.trials for condition in description.conditions)
+    for done, line in enumerate(read_log(log)):
+        if done % REPORTED == 0:
+            report(done, max(done, planned))
+            _keep(waiting, observations)
         if line.condition not in observations:
             raise UsageError(
                 f"{log} names condition {line.condition[:200]!r}, run.json {', '.join(sorted(names))[:1000]}"
             )
         if isinstance(line, Observation):
-            observations[line.condition].append(line)
+            waiting[line.condition].append(line)
         else:
             dropped[line.condition].append(line)
+    _keep(waiting, observations)
     return Run(description, observations, dropped, folder)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..reporting import build_report
-from .progress import shown
+from .progress import bar
 
 EXAMPLES = {"report": ("runs/first", "runs/first runs/second -o runs/both")}
 
@@ -22,7 +22,16 @@ def report(
     draws: Annotated[int, typer.Option(help="Permutations per test.", min=20)] = 2000,
 ) -> None:
     """Analyse runs and write report.html, findings.json and observations.parquet; needs no torch."""
-    with shown("conditions") as progress:
-        found = build_report(runs, out, seed=seed, draws=draws, progress=progress)
+    with bar() as progress:
+        reading = progress.add_task("reading", total=None, note="trials")
+        analysing = progress.add_task("analysing", total=None, note="conditions")
+        found = build_report(
+            runs,
+            out,
+            seed=seed,
+            draws=draws,
+            reading=lambda done, total: progress.update(reading, completed=done, total=total),
+            progress=lambda done, total: progress.update(analysing, completed=done, total=total),
+        )
     print(found.text)
     print(f"report: {found.page}")

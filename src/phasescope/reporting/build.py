@@ -57,6 +57,7 @@ def build_report(
     *,
     seed: int = 0,
     draws: int = 2000,
+    reading: Progress = lambda done, total: None,
     progress: Progress = lambda done, total: None,
 ) -> Report:
     """Analyse one or several runs and write findings.json, profile.json, observations.parquet and report.html.
@@ -68,6 +69,7 @@ def build_report(
         out: where to write; by default the run's own folder, which only works for a single run.
         seed: of the permutations and resamples.
         draws: permutations per test.
+        reading: called with the number of trials of a folder that are read, and of all.
         progress: called with the number of conditions that are analysed, and of all.
 
     Raises:
@@ -76,7 +78,9 @@ def build_report(
     """
     if out is None and len(folders) > 1:
         raise UsageError(f"{len(folders)} runs and no folder for their common report; give one with --out")
-    analysis = analyse_conditions(*read_conditions(folders), seed=seed, draws=draws, progress=progress)
+    analysis = analyse_conditions(
+        *read_conditions(folders, reading), seed=seed, draws=draws, progress=progress
+    )
     folder = folders[0] if out is None else out
     page = render(analysis, describe(analysis, folder))
     analysis.write(folder)

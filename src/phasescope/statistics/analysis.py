@@ -45,7 +45,7 @@ METHODS = {
     "and a cubic trend; its p by permuting the layouts of whole clusters; named is the smallest stride that "
     "its multiples do not improve (p ≤ 0.002)",
     "depth": "change along a cubic in position from the lowest to the highest position of a block, without block "
-    "means; p by permuting the layouts of whole clusters",
+    "means; p by Hotelling's T-squared over clusters",
     "steps": "largest step among those that explain most of what is beyond block means, a cubic trend and the period; "
     "p of the largest single step by permuting the layouts of whole clusters",
     "inside_gap": "split-half gap among the phases that no boundary of windows loses",
@@ -208,8 +208,7 @@ def _period(view: _View, outcome: Outcome, effects: PositionEffects) -> Finding:
 def _depth(view: _View, outcome: Outcome, effects: PositionEffects) -> Finding:
     """The change from the lowest to the highest position of a block, and whether there is a smooth trend."""
     depth = effects.depth
-    detail = {"draws": view.draws}
-    return view.finding("depth", outcome, Estimate(depth.change), p_value=depth.p_value, detail=detail)
+    return view.finding("depth", outcome, Estimate(depth.change), p_value=depth.p_value)
 
 
 def _steps(view: _View, outcome: Outcome, effects: PositionEffects) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -117,8 +117,14 @@ class Condition:
         return min(fitting, key=lambda a: a.run != self.run, default=None)
 
 
-def read_conditions(folders: Sequence[Path]) -> tuple[list[Condition], dict[str, RunDescription]]:
+def read_conditions(
+    folders: Sequence[Path], report: Callable[[int, int], None] = lambda done, planned: None
+) -> tuple[list[Condition], dict[str, RunDescription]]:
     """Read one or several run folders.
+
+    Args:
+        folders: that `measure` wrote.
+        report: told the trials that were read of the present folder, and those that were planned.
 
     Returns:
         the conditions in the order of their runs, and each run's description by its label.
@@ -132,7 +138,7 @@ def read_conditions(folders: Sequence[Path]) -> tuple[list[Condition], dict[str,
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise UsageError(f"a run is named twice among {', '.join(map(str, folders))}; name each once")
     labels = _labels([folder.resolve().name for folder in folders])
-    runs = {label: read_run(folder) for label, folder in zip(labels, folders, strict=True)}
+    runs = {label: read_run(folder, report) for label, folder in zip(labels, folders, strict=True)}
     shared = Counter(name for run in runs.values() for name in run.observations)
     found = [(label, one) for label, run in runs.items() for one in run.description.conditions]
     names = _labels([one.name if shared[one.name] == 1 else f"{label}: {one.name}" for label, one in found])

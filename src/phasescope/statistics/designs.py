@@ -193,9 +193,8 @@ def _added(values_LQ: Floats, order_DL: Ints, column_QLK: Floats) -> Floats:
         part_QLK = column_QLK[:, first : first + step]
         places = part_QLK.shape[1]
         pair_XK = (values_LQ @ part_QLK.reshape(questions, -1)).reshape(layouts * places, width)
-        index_DP = order_DL[:, first : first + step].astype(np.int32) * places + np.arange(
-            places, dtype=np.int32
-        )
+        index_DP = np.multiply(order_DL[:, first : first + step], places, dtype=np.int32)
+        index_DP += np.arange(places, dtype=np.int32)
         chosen = sparse.csr_array(
             (np.ones(draws * places), index_DP.reshape(-1), np.arange(draws + 1, dtype=np.int32) * places),
             shape=(draws, layouts * places),

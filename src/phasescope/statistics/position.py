@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
-from .designs import permuted_sums
 from .fold import centred, fold_table, trend_basis, within_blocks
 from .intervals import SIGNIFICANT
 from .period import Period, find_period
-from .permutation import permutation_p
 from .steps import Steps, find_steps, step_columns
 from .table import Coordinate, Floats, Outcome, Table
 
@@ -83,7 +82,7 @@ def position_effects(
     [further] = rng.spawn(1)  # so that the numbers of all other findings stay what they were
     trend = trend_basis(table, coordinate)
     values_CLQ = within_blocks(table.outcomes[outcome], table, trend)
-    depth = _depth(table, outcome, coordinate, trend, further, draws)
+    depth = _depth(table, outcome, coordinate, trend)
     steps = find_steps(table, outcome, coordinate, values_CLQ, trend, further, draws)
     if _stand(steps) and steps.gain > NEAR * alone.gain:
         beyond = step_columns(table, coordinate, steps.steps, trend)
@@ -103,22 +102,27 @@ def _stand(steps: Steps) -> bool:
     return bool(steps.steps) and steps.p_value is not None and steps.p_value <= SIGNIFICANT
 
 
-def _depth(
-    table: Table,
-    outcome: Outcome,
-    coordinate: Coordinate,
-    trend: Floats,
-    rng: np.random.Generator,
-    draws: int,
-) -> Depth:
-    """A smooth trend in position, by permutation of layouts within clusters."""
+def _depth(table: Table, outcome: Outcome, coordinate: Coordinate, trend: Floats) -> Depth:
+    """A smooth trend in position, by Hotelling's T² on the covariance over clusters.
+
+    F = (C − K) / (K (C − 1)) · bᵀ V⁻¹ b        b = trendᵀ y, V its sandwich over clusters
+    """
     if not trend.shape[1]:
         return Depth(None, None)
     values_CLQ = centred(table.outcomes[outcome], table)
-    [sum_DK] = permuted_sums(values_CLQ, [trend], rng, draws)
-    fit_CLQ = (trend @ sum_DK[0]).reshape(values_CLQ.shape)
+    effect_K = trend.T @ values_CLQ.reshape(-1)
+    fit_CLQ = (trend @ effect_K).reshape(values_CLQ.shape)
     position_CLQ = table.position(coordinate)
     ends = (np.argmax(position_CLQ, axis=1), np.argmin(position_CLQ, axis=1))
     high_CQ, low_CQ = (np.take_along_axis(fit_CLQ, end[:, None], axis=1)[:, 0] for end in ends)
     change = float((high_CQ - low_CQ)[table.asked_CQ].mean())
-    return Depth(change, permutation_p((sum_DK**2).sum(axis=1)))
+    score_CK = np.einsum(
+        "clqk,clq->ck", trend.reshape(*values_CLQ.shape, -1), values_CLQ - fit_CLQ
+    )  # what each cluster adds to the error of the effects
+    clusters, degree = score_CK.shape
+    if clusters <= degree:
+        return Depth(change, None)
+    covariance_KK = score_CK.T @ score_CK * clusters / (clusters - 1)
+    size = float(effect_K @ np.linalg.pinv(covariance_KK, hermitian=True) @ effect_K)
+    scale = (clusters - degree) / (degree * (clusters - 1))
+    return Depth(change, float(stats.f.sf(size * scale, degree, clusters - degree)))
