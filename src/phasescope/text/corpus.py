@@ -95,18 +95,15 @@ class Corpus:
 
     def windows(self, part: str, rows: int, tokens: int, rng: np.random.Generator) -> Ids:
         """Windows that start anywhere, [rows, tokens]."""
-        ids = self._ids[part]
         self._check(part, tokens)
-        starts = rng.integers(0, len(ids) - tokens + 1, size=rows)
-        return self._checked(part, np.stack([ids[start : start + tokens] for start in starts]))
+        return self._cut(part, rng.integers(0, len(self._ids[part]) - tokens + 1, size=rows), tokens)
 
     def spread(self, part: str, rows: int, tokens: int) -> Ids:
         """The same windows every time, evenly over the part and without overlap, [at most rows, tokens]."""
-        ids = self._ids[part]
         self._check(part, tokens)
-        rows = min(rows, len(ids) // tokens)
-        starts = np.arange(rows) * (len(ids) - tokens) // max(1, rows - 1)
-        return self._checked(part, np.stack([ids[start : start + tokens] for start in starts]))
+        length = len(self._ids[part])
+        rows = min(rows, length // tokens)
+        return self._cut(part, np.arange(rows) * (length - tokens) // max(1, rows - 1), tokens)
 
     def verify(self) -> None:
         """Read all of the text once, to see that it is what was built; a GB takes about a second.
@@ -114,11 +111,7 @@ class Corpus:
         Raises:
             BrokenRecordError: if a byte has changed.
         """
-        sums = []
-        for part in PARTS:
-            with (self.folder / f"{part}.bin").open("rb") as file:
-                sums.append(hashlib.file_digest(file, "sha256").digest())
-        if hashlib.sha256(b"".join(sums)).hexdigest() != self.facts.digest:
+        if _digest(self.folder) != self.facts.digest:
             raise BrokenRecordError(
                 f"{self.folder} holds other tokens than corpus.json was written for; build the corpus again"
             )
@@ -139,10 +132,11 @@ class Corpus:
                 "text, or take shorter windows"
             )
 
-    def _checked(self, part: str, ids: npt.NDArray[np.unsignedinteger[Any]]) -> Ids:
+    def _cut(self, part: str, starts: Ids, tokens: int) -> Ids:
+        ids = np.stack([self._ids[part][start : start + tokens] for start in starts])
         if (largest := int(ids.max(initial=0))) >= self.facts.vocabulary:
             raise BrokenRecordError(
-                f"{self.folder / part}.bin holds id {largest}, and corpus.json tells of {self.facts.vocabulary} ids; "
+                f"{self.folder / part}.bin holds id {largest}, and corpus.json allows {self.facts.vocabulary} ids; "
                 "build the corpus again"
             )
         return ids.astype(np.int64)
@@ -286,7 +280,6 @@ def _pack(
     dtype = np.dtype("<u2" if tokenizer.size <= SPLIT else "<u4")
     end = _end_of(tokenizer)
     counts = {name: dict.fromkeys(PARTS, 0) for name in ("tokens", "documents", "bytes")}
-    sums = {part: hashlib.sha256() for part in PARTS}
     seen: set[bytes] = set()
     with ExitStack() as stack:
         files = {part: stack.enter_context((folder / f"{part}.bin").open("wb")) for part in PARTS}
@@ -298,9 +291,7 @@ def _pack(
                     continue
                 seen.add(name)
                 part = PARTS[int.from_bytes(name[:8], "big") < held_out * 2**64]
-                packed = np.array([*ids, end], dtype).tobytes()
-                files[part].write(packed)
-                sums[part].update(packed)
+                files[part].write(np.array([*ids, end], dtype).tobytes())
                 for what, count in (("tokens", len(ids) + 1), ("documents", 1), ("bytes", len(content))):
                     counts[what][part] += count
             report(total := sum(counts["tokens"].values()))
@@ -312,8 +303,17 @@ def _pack(
         end=end,
         dtype="<u2" if dtype.itemsize == 2 else "<u4",
         tokenizer=tokenizer.digest,
-        digest=hashlib.sha256(b"".join(sums[part].digest() for part in PARTS)).hexdigest(),
+        digest=_digest(folder),
     )
+
+
+def _digest(folder: Path) -> str:
+    """SHA-256 of the SHA-256 of each part's ids."""
+    sums = hashlib.sha256()
+    for part in PARTS:
+        with (folder / f"{part}.bin").open("rb") as file:
+            sums.update(hashlib.file_digest(file, "sha256").digest())
+    return sums.hexdigest()
 
 
 def _end_of(tokenizer: Tokenizer) -> int:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import math
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import PhasescopeError, UsageError, plain
 
 Score = Callable[[str, str], float]
 """From a text and the expected one to 0 (wrong) … 1 (right)."""
@@ -57,7 +59,7 @@ class Scorer:
         place, _, name = given.rpartition(":")
         if not place or not name.isidentifier():
             raise UsageError(f"unknown scorer {given!r}; give {ALLOWED}")
-        function = _own_function(place, name, given)
+        function = own_function(place, name)
         file = Path(place)
         digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.suffix == ".py" else ""
         return cls(given, lambda text, expected: _checked(function(text)), digest=digest)
@@ -72,7 +74,7 @@ class Scorer:
             return self.function(text, expected)
         except Exception as error:
             kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
-            raise UsageError(f"scorer {self.given} failed on {_brief(text)}: {kind}{error}") from None
+            raise UsageError(f"scorer {self.given} failed on {plain(repr(text))}: {kind}{error}") from None
 
 
 def _pattern(pattern: str) -> Score:
@@ -83,39 +85,44 @@ def _pattern(pattern: str) -> Score:
     return lambda text, expected: float(compiled.search(text) is not None)
 
 
-def _own_function(place: str, name: str, given: str) -> Callable[[str], Any]:
-    """A function from a file of Python, or from a module that can be imported."""
+def own_function(place: str, name: str) -> Callable[..., Any]:
+    """A function of the user's own, from a file of Python or a module; modules are found in the working directory too.
+
+    Raises:
+        UsageError: if it is not there, or its module cannot be imported.
+    """
     try:
-        module = _module_of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-    except Exception as error:
-        raise UsageError(f"cannot load scorer {given!r}: {type(error).__name__}: {error}") from None
+        if not place.endswith(".py"):
+            sys.path.insert(0, str(Path.cwd()))
+            try:
+                module = importlib.import_module(place)
+            finally:
+                sys.path.pop(0)
+        elif Path(place).is_file():
+            spec = importlib.util.spec_from_file_location(f"_own_{Path(place).stem}", place)
+            assert spec is not None  # as its name ends in .py
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            # Dataclasses look their module up by name while it is being loaded.
+            sys.modules[spec.name] = module
+            spec.loader.exec_module(module)
+        else:
+            raise UsageError(f"no file {place}; name a function as file.py:function")
+    except PhasescopeError:
+        raise
+    except Exception as error:  # whatever a user's code raises
+        raise UsageError(f"{place} cannot be imported: {type(error).__name__}: {error}") from None
     function = getattr(module, name, None)
     if not callable(function):
-        raise UsageError(f"{place} has no function {name!r}, which scorer {given!r} names")
+        raise UsageError(f"{place} has no function {name!r}; name one as file.py:function")
     return function  # type: ignore[no-any-return]  # getattr gives Any
-
-
-def _module_of_file(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _checked(value: Any) -> float:
     try:
         score = float(value)
     except (TypeError, ValueError):
-        raise UsageError(
-            f"it answered {_brief(value)}; a truth value or a number from 0 to 1 is needed"
-        ) from None
+        score = math.nan
     if not 0 <= score <= 1:
-        raise UsageError(f"it answered {score}; a truth value or a number from 0 to 1 is needed")
+        raise UsageError(f"it answered {plain(repr(value))}; a truth value or a number from 0 to 1 is needed")
     return score
-
-
-def _brief(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else shown[:59] + "…"

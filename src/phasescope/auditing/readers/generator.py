@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from ...errors import PhasescopeError, UsageError
+from ...text.scorers import own_function
 from ...text.tokens import Tokenizer
 from ..samples import Columns, short
 from ..writing import writing
@@ -72,40 +69,12 @@ class Generator(AbstractReader):
 
     def _function(self, source: str) -> tuple[Callable[..., Any], dict[str, Any]]:
         place, _, name = source.rpartition(":")
-        function = getattr(_module(place), name, None)
-        if not callable(function):
-            raise UsageError(f"{place} has no function {name!r}; name one as file.py:function")
+        function = own_function(place, name)
         offered = {"tokenizer": self.tokenizer, "rng": np.random.default_rng(self.seed)}
         wanted = inspect.signature(function).parameters
         if "tokenizer" in wanted and self.tokenizer is None:
             raise UsageError(f"{source} asks for a tokenizer; give one with --tokenizer")
         return function, {key: value for key, value in offered.items() if key in wanted}
-
-
-def _module(place: str) -> ModuleType:
-    """A module by its file or its dotted name."""
-    try:
-        if not place.endswith(".py"):
-            sys.path.insert(0, str(Path.cwd()))
-            try:
-                return importlib.import_module(place)
-            finally:
-                sys.path.pop(0)
-        path = Path(place)
-        if not path.is_file():
-            raise UsageError(f"no file {place}; name a generator as file.py:function")
-        spec = importlib.util.spec_from_file_location(f"_audited_{path.stem}", path)
-        if spec is None or spec.loader is None:
-            raise UsageError(f"{place} is no Python file; name a generator as file.py:function")
-        module = importlib.util.module_from_spec(spec)
-        # Dataclasses look their module up by name while it is being loaded.
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
-        return module
-    except PhasescopeError:
-        raise
-    except Exception as error:  # whatever a user's code raises
-        raise UsageError(f"{place} cannot be imported: {type(error).__name__}: {error}") from None
 
 
 def _plain(record: dict[Any, Any]) -> Record:
