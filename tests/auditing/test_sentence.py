@@ -2,7 +2,7 @@
 
 import pytest
 
-from phasescope.auditing.sentence import cells, table, verdict
+from phasescope.auditing.sentence import verdict
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,3 @@ def test_scores_have_the_last_word():
     rows = [(4, 4, 0, 0.4, 60)]
     assert verdict(rows, (4,), 0.9, "its scores show no period").endswith("90 %; its scores show no period")
     assert verdict(rows, (4,), 0.9).endswith("90 %")
-
-
-def test_the_table_has_a_line_per_stride():
-    """Under its columns."""
-    row = cells(4, 1, (0, 60), 0.0, 1.0, 1.0, 3, [None, 0.123, None, 0.5])
-    assert row == ("4", "1 of 4", "0 to 60", "< 0.001", "1.0", "100", "3", "12 to 50, 2 none")
-    assert table([row]).splitlines()[1].split()[:4] == ["4", "1", "of", "4"]
-    assert cells(2, 2, (5, 5), 1.0, 2.0, 0.2, 0, [None, None])[-1] == "none"

@@ -1,12 +1,15 @@
 """The page of an audit: self-contained, escaped, and with the numbers of audit.json."""
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from phasescope.auditing import Locator, Settings, audit
+from phasescope.auditing.coverage import Coverage
+from phasescope.auditing.run import StrideAudit
 from phasescope.reporting.audit_page import exposure_bars, render, summary, write_audit
 
 
@@ -113,3 +116,23 @@ def test_scores_that_are_not_tested_are_spoken_of(tmp_path):
         assert "no period (p" not in render(found)
     path.write_text('{"position": 1}\n')
     assert "have a score" not in render(audit(Settings(str(path), None, {}, Locator(), strides=(4,))))
+
+
+@pytest.mark.parametrize(
+    ("counts", "detectable", "cells"),
+    [
+        ([60, 0, 0, 0], (None, 0.123, None, 0.5), ["0 to 60", "12 to 50, 2 none"]),
+        ([5, 5], (None, None), ["5", "none"]),
+        ([2000, 2000], (0.121, 0.119), ["2,000", "12"]),
+    ],
+)
+def test_the_table_has_a_line_per_stride(tmp_path, counts, detectable, cells):
+    """Ranges, single values, and losses that no test would see."""
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"position": 1}\n')
+    coverage = Coverage(len(counts), np.array(counts), 0.0, "by hand")
+    stride = StrideAudit(coverage, np.array([1.0] * len(counts)), 1, detectable)
+    found = replace(audit(Settings(str(path), None, {}, Locator())), strides=(stride,))
+    line = summary(found).splitlines()[-1]
+    assert [cell for cell in re.split(" {2,}", line.strip()) if cell in cells] == cells
+    assert "< 0.001" in line

@@ -1,10 +1,8 @@
-"""An audit in one sentence, and its numbers as a table."""
+"""An audit in one sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from ..wording import columns
 
 Row = tuple[int, int, int, float, int]
 """Stride, visited phases, phases at which a model may be blind, largest hidden loss, samples."""
@@ -59,51 +57,3 @@ def _would(row: Row, bar: float) -> str:
     return (
         f"a model that loses {100 * hidden:.0f} points at one phase would pass the bar of {100 * bar:.0f} %"
     )
-
-
-COLUMNS = (
-    "stride",
-    "visited",
-    "samples per phase",
-    "p even",
-    "effective",
-    "hidden, points",
-    "blind phases",
-    "would see, points",
-)
-
-
-def cells(
-    stride: int,
-    visited: int,
-    counts: tuple[int, int],
-    p_value: float,
-    effective: float,
-    hidden: float,
-    blind: int,
-    detectable: Sequence[float | None],
-) -> tuple[str, ...]:
-    """One stride as text, in the order of `COLUMNS`."""
-    known = [loss for loss in detectable if loss is not None]
-    unseen = len(detectable) - len(known)
-    seen = f"{100 * min(known):.0f} to {100 * max(known):.0f}" if known else "none"
-    if known and f"{100 * min(known):.0f}" == f"{100 * max(known):.0f}":
-        seen = f"{100 * max(known):.0f}"
-    if known and unseen:
-        seen += f", {unseen} none"
-    low, high = counts
-    return (
-        str(stride),
-        f"{visited} of {stride}",
-        f"{low:,}" if low == high else f"{low:,} to {high:,}",
-        "< 0.001" if p_value < 0.001 else f"{p_value:.3f}",
-        f"{effective:.1f}",
-        f"{100 * hidden:.0f}",
-        str(blind),
-        seen,
-    )
-
-
-def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Rows under their columns, as plain text."""
-    return "\n".join(columns([COLUMNS, *rows]))

@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from ..auditing.results import PhaseRates, Results
 from ..auditing.run import FEWEST, Audit, StrideAudit, write
-from ..auditing.sentence import COLUMNS, cells, table
 from ..files import write_atomic
+from ..wording import columns
 from .command import audit_command
 from .figure import Figure, figure
 from .figures import Curve, phase_frame, residue_bars
@@ -20,6 +20,17 @@ from .pages import filled
 from .svg import element, even_ticks
 from .words import p_words, percent, plain
 
+COLUMNS = (
+    "stride",
+    "visited",
+    "samples per phase",
+    "p even",
+    "effective",
+    "hidden, points",
+    "blind phases",
+    "would see, points",
+)
+"""Of the table of strides."""
 WIDEST = 128
 """Phases that are drawn as bars; more are given as numbers only."""
 
@@ -38,23 +49,32 @@ def write_audit(found: Audit, folder: Path) -> str:
 def summary(found: Audit) -> str:
     """The verdict, what was left out, and a line per stride."""
     lines = [f"{found.settings.source}: {found.verdict}", _counted(found), *_notes(found)]
-    lines += ["", table([_cells(stride) for stride in found.strides])]
+    lines += ["", *columns([COLUMNS, *map(_cells, found.strides)])]
     lines += [f"\nfix: {_fix_words(found)}"] if found.fixed else []
     return "\n".join(lines)
 
 
-def _cells(stride: StrideAudit) -> tuple[str, ...]:
-    coverage = stride.coverage
-    return cells(
-        stride.stride,
-        coverage.visited,
-        (int(coverage.count_S.min()), int(coverage.count_S.max())),
-        coverage.p_value,
-        coverage.effective,
-        float(stride.hidden_S.max()),
-        stride.blind,
-        stride.detectable_S,
+def _cells(found: StrideAudit) -> tuple[str, ...]:
+    """One stride as text, in the order of `COLUMNS`."""
+    coverage, counts = found.coverage, found.coverage.count_S
+    known = [loss for loss in found.detectable_S if loss is not None]
+    losses = [f"{100 * end:.0f}" for end in (min(known), max(known))] if known else ["none"]
+    unseen = len(found.detectable_S) - len(known)
+    return (
+        str(found.stride),
+        f"{coverage.visited} of {found.stride}",
+        _from_to(f"{counts.min():,}", f"{counts.max():,}"),
+        "< 0.001" if coverage.p_value < 0.001 else f"{coverage.p_value:.3f}",
+        f"{coverage.effective:.1f}",
+        f"{100 * found.hidden_S.max():.0f}",
+        str(found.blind),
+        _from_to(*losses) + (f", {unseen} none" if known and unseen else ""),
     )
+
+
+def _from_to(low: str, high: str = "") -> str:
+    """A range, or the one value where both ends are the same or there is one."""
+    return low if high in ("", low) else f"{low} to {high}"
 
 
 def _counted(found: Audit) -> str:
@@ -114,7 +134,7 @@ def render(found: Audit) -> str:
         counted=_counted(found),
         notes=_notes(found),
         columns=COLUMNS,
-        rows=[_cells(stride) for stride in found.strides],
+        rows=[*map(_cells, found.strides)],
         sections=[(stride, list(_figures(stride, found))) for stride in shown],
         results=_results(found.results) if found.results else None,
         fix=_fix_words(found) if found.fixed else None,

@@ -43,20 +43,10 @@ class Curve:
     highs: Sequence[float]
 
     @classmethod
-    def of(
-        cls,
-        name: str,
-        kind: Kind,
-        values: Sequence[float],
-        lows: Sequence[float | None],
-        highs: Sequence[float | None],
-    ) -> Self:
-        """A curve whose intervals may be missing."""
-        ends = [
-            [value if end is None else end for value, end in zip(values, side, strict=True)]
-            for side in (lows, highs)
-        ]
-        return cls(name, kind, values, *ends)
+    def of(cls, name: str, kind: Kind, values: Sequence[float], *sides: Sequence[float | None]) -> Self:
+        """A curve with its lows and highs, where these may be missing."""
+        pairs = [zip(values, side, strict=True) for side in sides]
+        return cls(name, kind, values, *([v if end is None else end for v, end in side] for side in pairs))
 
     @classmethod
     def of_findings(cls, name: str, kind: Kind, rates: Sequence[Finding]) -> Self:
