@@ -38,7 +38,7 @@ def loss(unit: str, phases: list[float], p: float = 0.001) -> dict[str, Any]:
     }
 
 
-def told(**changes: Any) -> dict[str, Any]:
+def explained(**changes: Any) -> dict[str, Any]:
     """An explanation of a made-up model with two heads in its last layer."""
     gate = {
         "mean": [0.1, 0.2, 0.3, 0.4],
@@ -131,16 +131,16 @@ def told(**changes: Any) -> dict[str, Any]:
     }
 
 
-def page(folder: Path, told: dict[str, Any]) -> str:
+def page(folder: Path, explained: dict[str, Any]) -> str:
     """The page of an explanation."""
     path = folder / "explain.json"
-    path.write_text(json.dumps(told), encoding="utf-8")
+    path.write_text(json.dumps(explained), encoding="utf-8")
     return explain_page(path).read_text(encoding="utf-8")
 
 
 def test_the_page_says_what_was_found_and_draws_it(tmp_path):
     """One sentence per section, the contrast on top; map, curves, gates, account and rolls as figures."""
-    html = page(tmp_path, told())
+    html = page(tmp_path, explained())
     assert "50.0 points (40.0 to 60.0) more are lost at the phases that its gate prefers (0, 1)" in html
     assert (
         "no head keeps phase 2 and 3, and phase 3 is kept least; it is among the two measured weakest" in html
@@ -175,19 +175,19 @@ def test_what_is_lost_has_an_axis_of_points_with_the_negative_ones():
 
 def test_the_axis_of_a_gate_is_labelled_where_its_lines_are():
     """12.5 % is not called 12 %."""
-    gate = HeadGate.model_validate({"layer": 0, "head": 0, **told()["gates"][0], "prior": None})
+    gate = HeadGate.model_validate({"layer": 0, "head": 0, **explained()["gates"][0], "prior": None})
     at = axis(gate_bars("k", gate))
     assert list(at) == ["0 %", "10 %", "20 %", "30 %", "40 %", "50 %"]
     narrow = gate.model_copy(update={"mean": (0.125,) * 4, "low": (0.12,) * 4, "high": (0.125,) * 4})
     assert list(axis(gate_bars("k", narrow)))[-1] == "12.5 %"
 
 
-def test_where_no_specialisation_is_seen_the_power_is_told(tmp_path):
+def test_where_no_specialisation_is_seen_the_power_is_given(tmp_path):
     """An interval that holds 0 is no contrast; what would have been found is said."""
     none = {
         "L1.H0": {"estimate": {"value": 0.01, "low": -0.02, "high": 0.04}, "phases": [1], "smallest": 0.044}
     }
-    html = page(tmp_path, told(contrasts=none))
+    html = page(tmp_path, explained(contrasts=none))
     assert "No head is seen to serve the phases that its gate prefers" in html
     assert "a difference of 4.4 would have been found with 80 % power" in html.replace(
         "\N{NO-BREAK SPACE}", " "
@@ -198,14 +198,15 @@ def test_names_are_escaped(tmp_path):
     """A run may be called anything."""
     evil = '<script>alert("x")</script>'
     html = page(
-        tmp_path, told(condition=evil, run=evil, losses={"accuracy": [loss(evil, [0.1] * 4)]}, contrasts={})
+        tmp_path,
+        explained(condition=evil, run=evil, losses={"accuracy": [loss(evil, [0.1] * 4)]}, contrasts={}),
     )
     assert "<script" not in html
 
 
 def test_a_model_without_gates_has_a_page_too(tmp_path):
     """Heads alone."""
-    bare = told(
+    bare = explained(
         gates=[],
         account=None,
         contrasts={},
@@ -219,7 +220,7 @@ def test_a_model_without_gates_has_a_page_too(tmp_path):
 
 def test_a_single_context_has_no_intervals(tmp_path):
     """Missing ends are dashes, not crashes."""
-    alone = told()
+    alone = explained()
     for one in alone["losses"]["accuracy"]:
         one |= {"low": [None] * 4, "high": [None] * 4, "mean": {**one["mean"], "low": None, "high": None}}
     alone["contrasts"]["L1.H0"]["estimate"] |= {"low": None, "high": None}

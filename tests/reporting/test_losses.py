@@ -1,4 +1,4 @@
-"""What was lost is told: how much, why, and where it unbalances the design."""
+"""What was lost is said: how much, why, and where it unbalances the design."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Losing(Planted):
     lost: Callable[[Trial], str | None]
 
     def answer(self, trials: list[Trial]) -> list[Reply | NoReply]:  # type: ignore[override]
-        """Answer, or tell the reason."""
-        told = zip(trials, super().answer(trials), strict=True)
-        return [NoReply(reason) if (reason := self.lost(trial)) else reply for trial, reply in told]
+        """Answer, or give the reason."""
+        pairs = zip(trials, super().answer(trials), strict=True)
+        return [NoReply(reason) if (reason := self.lost(trial)) else reply for trial, reply in pairs]
 
 
 def losing(lost: Callable[[Trial], str | None]) -> Losing:
@@ -83,7 +83,7 @@ def test_losses_are_counted_by_reason_and_layouts_that_are_gone_are_named(
     ]
 
 
-def test_the_report_and_the_summary_tell_what_was_lost(tmp_path: Path) -> None:
+def test_the_report_and_the_summary_say_what_was_lost(tmp_path: Path) -> None:
     """At the top, in the method, in findings.json and in the terminal; the run counts as finished."""
     folder = measured(tmp_path, lambda trial: SHIFTED if trial.layout == 5 else None)
     page = build_report([folder], draws=50).page.read_text()
@@ -95,7 +95,7 @@ def test_the_report_and_the_summary_tell_what_was_lost(tmp_path: Path) -> None:
 
 
 def test_a_report_without_losses_has_no_section_about_them(tmp_path: Path) -> None:
-    """Nothing to tell, nothing told."""
+    """Nothing to say, nothing said."""
     page = build_report([measured(tmp_path, lambda trial: None)], draws=50).page.read_text()
     assert "Dropped" not in page
 

@@ -39,12 +39,12 @@ def test_several_runs_share_one_report_command(make_condition, sensitive):
     """Each run has its measure; the report names all folders and its own."""
     runs = {name: run_of(asked(model="w8s8")) for name in ("one", "two")}
     conditions = [make_condition(f"{name}: w8s8", run=name) for name in runs]
-    told = describe(analysis_of(conditions, [], runs, 10), Path("out/both"))
-    assert told.commands[2] == "phasescope report runs/one runs/two --out runs/both --seed 0 --draws 10"
+    method = describe(analysis_of(conditions, [], runs, 10), Path("out/both"))
+    assert method.commands[2] == "phasescope report runs/one runs/two --out runs/both --seed 0 --draws 10"
 
 
 def test_the_table_counts_what_was_measured(two):
-    """All that was asked is counted; depth (of a condition without balance) and strides are told."""
+    """All that was asked is counted; depth (of a condition without balance) and strides are method."""
     assert two.rows[0] == (
         "full",
         "prefix",
@@ -61,7 +61,7 @@ def test_the_table_counts_what_was_measured(two):
     assert two.rows[1][8] == "8"
 
 
-def test_protocols_are_told_in_their_own_words_with_their_settings(two):
+def test_protocols_are_described_in_their_own_words_with_their_settings(two):
     """The protocol's documentation and every setting that was given."""
     (paragraph,) = two.protocols
     assert "padding in front moves all records together" in paragraph
@@ -69,30 +69,30 @@ def test_protocols_are_told_in_their_own_words_with_their_settings(two):
 
 
 def test_every_protocol_has_a_paragraph(make_condition):
-    """A model under two protocols; the same protocol is not told twice."""
+    """A model under two protocols; the same protocol is not described twice."""
     conditions = [asked(f"m/{p}", model="m", protocol=p) for p in ("prefix", "in_sequence")]
     made = [make_condition(one.name) for one in conditions]
     assert len(describe(analysis_of(made, [], {"d": run_of(*conditions)}, 10), Path("d")).protocols) == 2
 
 
-def test_a_protocol_that_is_not_installed_is_told_by_its_settings(make_condition):
+def test_a_protocol_that_is_not_installed_is_described_by_its_settings(make_condition):
     """A report of somebody else's run needs none of their code."""
     runs = {"demo": run_of(asked(model="m", protocol="elsewhere"))}
-    told = describe(analysis_of([make_condition("w8s8")], [], runs, 10), Path("demo"))
-    assert told.protocols[0].startswith("Protocol elsewhere, which moves the source. Settings: pairs 64")
+    method = describe(analysis_of([make_condition("w8s8")], [], runs, 10), Path("demo"))
+    assert method.protocols[0].startswith("Protocol elsewhere, which moves the source. Settings: pairs 64")
 
 
 def test_missing_trials_are_counted(make_condition):
     """288 of 576 prompts is a warning; all of them is none."""
     for trials, warnings in ((288, 0), (576, 1)):
         runs = {"demo": run_of(asked(model="m", trials=trials))}
-        told = describe(analysis_of([make_condition("w8s8")], [], runs, 10), Path("demo"))
-        assert len(told.unfinished) == warnings
-    assert told.unfinished == ["Not finished: w8s8 has answered 288 of 576 prompts."]
+        method = describe(analysis_of([make_condition("w8s8")], [], runs, 10), Path("demo"))
+        assert len(method.unfinished) == warnings
+    assert method.unfinished == ["Not finished: w8s8 has answered 288 of 576 prompts."]
 
 
-def test_versions_tell_what_is_not_installed(two):
-    """Null in run.json is told in words, and each condition's backend in full."""
+def test_versions_say_what_is_not_installed(two):
+    """Null in run.json is given in words, and each condition's backend in full."""
     assert ("torch", "not installed") in two.versions
     assert dict(two.versions)["w8s8"] == "backend planted, grids width 8 stride 8 shift 0, model w8s8"
 
@@ -101,8 +101,8 @@ def test_a_run_that_knows_its_command_is_repeated_by_it(make_condition):
     """Nothing is guessed where the user's own words were kept."""
     command = "phasescope measure m --limit 3 --out here"
     runs = {"d": run_of(asked(model="m"), command=command)}
-    told = describe(analysis_of([make_condition("w8s8")], [], runs, 10), Path("d"))
-    assert told.commands[0] == command
+    method = describe(analysis_of([make_condition("w8s8")], [], runs, 10), Path("d"))
+    assert method.commands[0] == command
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_a_report_with_only_a_control_or_nothing_is_whole(control, make_conditio
     assert "Nothing was measured." in render(analysis_of([], []), method())
 
 
-def test_the_log_probability_and_the_correction_are_told(sensitive, make_condition):
+def test_the_log_probability_and_the_correction_are_shown(sensitive, make_condition):
     """The finer outcome is a key number of its own, and corrected p-values have their column."""
     finer = [
         f.model_copy(update={"outcome": "logprob", "value": 1.234})
@@ -146,8 +146,8 @@ def test_the_log_probability_and_the_correction_are_told(sensitive, make_conditi
 
 def test_too_few_draws_for_so_many_conditions_is_said():
     """Six conditions and 100 permutations: no corrected p can reach 0.05, and silence would look like flatness."""
-    told = method(compared=6, draws=100)
-    assert "raise --draws" in render(analysis_of([], []), told)
+    few = method(compared=6, draws=100)
+    assert "raise --draws" in render(analysis_of([], []), few)
 
 
 def test_an_unfinished_run_warns_at_the_top(sensitive, make_condition):

@@ -136,12 +136,12 @@ def test_one_condition_without_control_says_that_there_was_none(sensitive):
     ("given", "expected"), [([], "Nothing was measured."), (["control"], "Control full is flat")]
 )
 def test_reports_without_tested_conditions_have_a_verdict(given, expected, control):
-    """Nothing and a lone control are told as what they are."""
+    """Nothing and a lone control are described as what they are."""
     assert verdict(control() if given else []).startswith(expected)
 
 
-def test_a_finer_measure_is_told_where_accuracy_is_flat(flat):
-    """A flat accuracy over a log-probability that repeats is not told as simply flat."""
+def test_a_finer_measure_is_named_where_accuracy_is_flat(flat):
+    """A flat accuracy over a log-probability that repeats is not called simply flat."""
     finer = [
         f.model_copy(update={"outcome": "logprob", **change})
         for f in flat()

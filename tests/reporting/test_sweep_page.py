@@ -38,7 +38,7 @@ def flipping():
     return findings(plant(np.random.default_rng(1), square, layout_sd=0.1, noise_sd=0.1), stride=4)
 
 
-def test_a_flipping_model_is_told_with_its_period_its_safe_residues_and_what_to_add(flipping):
+def test_a_flipping_model_is_described_with_its_period_its_safe_residues_and_what_to_add(flipping):
     """Everything a prompt's author needs, in one sentence."""
     said = sweep_sentence(flipping).replace("\N{NO-BREAK SPACE}", " ")
     assert said.startswith(

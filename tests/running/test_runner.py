@@ -255,8 +255,8 @@ class Lossy(Mortal):
 
     def answer(self, trials: Sequence[Trial]) -> list[Reply | NoReply]:  # type: ignore[override]
         """Answer what is not lost."""
-        told = zip(trials, super().answer(trials), strict=True)
-        return [NoReply("lost") if trial.layout in self.gone else reply for trial, reply in told]
+        pairs = zip(trials, super().answer(trials), strict=True)
+        return [NoReply("lost") if trial.layout in self.gone else reply for trial, reply in pairs]
 
     gone: tuple[int, ...] = (3, 7)
 
