@@ -215,7 +215,7 @@ def _steps(view: _View, outcome: Outcome, effects: PositionEffects) -> Finding:
     """The largest step, where steps explain more than a period does; all of them in the detail."""
     steps = effects.steps
     largest = max(steps.steps, key=lambda step: abs(step.size)).size if effects.stand else None
-    detail = {**steps.detail(), "more_than_period": effects.lead, "draws": view.draws}
+    detail = {**steps.detail(), "more_than_period": effects.lead, "draws": effects.steps_draws}
     return view.finding("steps", outcome, Estimate(largest), p_value=steps.p_value, detail=detail)
 
 

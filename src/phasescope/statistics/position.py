@@ -18,6 +18,10 @@ NEAR = 0.95
 """Steps lead from this share of a period's gain on: in doubt the period must show beyond them."""
 
 
+FEWEST = 500
+"""Permutations that a test for steps has at least, if as many are drawn at all; else half as many as other tests."""
+
+
 @dataclass(frozen=True)
 class Depth:
     """A smooth trend.
@@ -38,6 +42,7 @@ class PositionEffects:
 
     Attributes:
         depth: a smooth trend.
+        steps_draws: permutations of the test for steps.
         steps: beyond the trend; and beyond the period, where that explains more.
         stand: whether the steps are significant, and not what a period explains better.
         lead: whether they explain more than a period does, so that phases are compared beyond them.
@@ -48,6 +53,7 @@ class PositionEffects:
 
     depth: Depth
     steps: Steps
+    steps_draws: int
     stand: bool
     lead: bool
     period: Period
@@ -83,18 +89,19 @@ def position_effects(
     trend = trend_basis(table, coordinate)
     values_CLQ = within_blocks(table.outcomes[outcome], table, trend)
     depth = _depth(table, outcome, coordinate, trend)
-    steps = find_steps(table, outcome, coordinate, values_CLQ, trend, further, draws)
+    fewer = max(draws // 2, min(draws, FEWEST))
+    steps = find_steps(table, outcome, coordinate, values_CLQ, trend, further, fewer)
     if _stand(steps) and steps.gain > NEAR * alone.gain:
         beyond = step_columns(table, coordinate, steps.steps, trend)
         period = alone
         if alone.stride is not None:
             period = find_period(table, outcome, coordinate, strides, further, draws, trend=beyond).twice()
-        return PositionEffects(depth, steps, True, True, period, alone, beyond)
+        return PositionEffects(depth, steps, fewer, True, True, period, alone, beyond)
     if alone.stride is None:
-        return PositionEffects(depth, steps, False, False, alone, alone, trend)
+        return PositionEffects(depth, steps, fewer, False, False, alone, alone, trend)
     _, rest_CLQ = fold_table(table, coordinate, alone.stride, trend).fit(values_CLQ)
-    steps = find_steps(table, outcome, coordinate, rest_CLQ, trend, further, draws)
-    return PositionEffects(depth, steps, _stand(steps), False, alone, alone, trend)
+    steps = find_steps(table, outcome, coordinate, rest_CLQ, trend, further, fewer)
+    return PositionEffects(depth, steps, fewer, _stand(steps), False, alone, alone, trend)
 
 
 def _stand(steps: Steps) -> bool:
