@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from ..explaining.coverage_score import KEPT
@@ -255,17 +255,9 @@ def _loss_row(loss: Loss, format: Callable[[float], str]) -> tuple[str, ...]:
 
 
 def _gate_row(gate: HeadGate) -> tuple[str, ...]:
-    shares: Sequence[float | None] = (
-        gate.entropy,
-        gate.entropy_of_mean,
-        gate.recurrence,
-        gate.prior_distance,
-    )
-    return (
-        gate.name,
-        *(_or_dash(share, percent) for share in shares),
-        _or_dash(gate.prior_correlation, nats),
-    )
+    shares = (gate.entropy, gate.entropy_of_mean, gate.recurrence, gate.prior_distance)
+    cells = (_or_dash(share, percent) for share in shares)
+    return (gate.name, *cells, _or_dash(gate.prior_correlation, nats))
 
 
 def _roll_row(roll: Roll) -> tuple[str, ...]:
