@@ -62,12 +62,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UsageError(cannot_write(error, path)) from None
-
-
-def cannot_write(error: OSError, path: Path) -> str:
-    """Why a path could not be written, and the remedy: more space, or another place."""
-    return f"cannot write {path}: {error.strerror or error}; {remedy(error)}"
+        raise UsageError(f"cannot write {path}: {error.strerror or error}; {remedy(error)}") from None
 
 
 @contextmanager
