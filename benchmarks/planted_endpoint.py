@@ -69,7 +69,7 @@ class Named(PlantedModel):
     def next_token(self, prompt_ids: Sequence[int]) -> dict[int, float]:
         """As the planted backend answers the trial with this prompt."""
         trial = self.trials.get(tuple(prompt_ids))
-        return self.told(trial) if trial else super().next_token(prompt_ids)
+        return self.answer(trial) if trial else super().next_token(prompt_ids)
 
 
 def over_http(curve: Sequence[float], seed: int) -> list[Observation]:

@@ -107,8 +107,8 @@ def test_the_tokens_of_a_chat_template_are_found() -> None:
 class Shifted(Dialect):
     """Tells each echoed token's log-probability at its neighbour."""
 
-    def lists(self, tokens: Sequence[int], told: Any, top: int, asked: Sequence[int], body: Any) -> Any:
-        lists = super().lists(tokens, told, top, asked, body)
+    def lists(self, tokens: Sequence[int], steps: Any, body: Any) -> Any:
+        lists = super().lists(tokens, steps, body)
         if body.get("echo"):
             lists = {name: values[1:] + values[:1] for name, values in lists.items()}
             lists["token_logprobs"] = [-5.0 if value is None else value for value in lists["token_logprobs"]]

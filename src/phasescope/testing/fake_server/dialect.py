@@ -11,6 +11,8 @@ from .model import RARE
 from .offers import Offers
 
 Json = dict[str, Any]
+Step = dict[int, float]
+"""Log-probabilities of the likeliest next tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +40,12 @@ class Dialect:
         """The text of ids; without a tokenizer their digits."""
         return self.tokenizer.decode(ids) if self.tokenizer else " ".join(map(str, ids))
 
-    def logprobs(
-        self,
-        tokens: Sequence[int],
-        told: Sequence[dict[int, float]],
-        top: int,
-        asked: Sequence[int],
-        body: Json,
-    ) -> Json:
+    def logprobs(self, tokens: Sequence[int], steps: Sequence[Step], body: Json) -> Json:
         """Log-probabilities in the shape that the server has."""
-        if self.offers.logprobs == "records":
-            return self._records(tokens, told, top, asked)
-        return self.lists(tokens, told, top, asked, body)
+        write = self._records if self.offers.logprobs == "records" else self.lists
+        return write(tokens, steps, body)
 
-    def lists(
-        self,
-        tokens: Sequence[int],
-        told: Sequence[dict[int, float]],
-        top: int,
-        asked: Sequence[int],
-        body: Json,
-    ) -> Json:
+    def lists(self, tokens: Sequence[int], steps: Sequence[Step], body: Json) -> Json:
         """Log-probabilities as the old completions give them."""
         by_id = self.offers.names == "ids" and (
             self.tokenizer is None or body.get("return_tokens_as_token_ids")
@@ -71,13 +58,11 @@ class Dialect:
 
         return {
             "tokens": [name(token) for token in tokens],
-            "token_logprobs": [p.get(token, RARE) for token, p in zip(tokens, told, strict=True)],
-            "top_logprobs": [{name(t): p for t, p in self.likeliest(p, top, asked)} for p in told],
+            "token_logprobs": [step.get(token, RARE) for token, step in zip(tokens, steps, strict=True)],
+            "top_logprobs": [{name(t): p for t, p in self._requested(step, body)} for step in steps],
         }
 
-    def _records(
-        self, tokens: Sequence[int], told: Sequence[dict[int, float]], top: int, asked: Sequence[int]
-    ) -> Json:
+    def _records(self, tokens: Sequence[int], steps: Sequence[Step], body: Json) -> Json:
         """Log-probabilities as chats give them, and llama.cpp everything."""
 
         def record(token: int, logprob: float) -> Json:
@@ -87,16 +72,26 @@ class Dialect:
 
         return {
             "content": [
-                record(token, p.get(token, RARE))
-                | {"top_logprobs": [record(*pair) for pair in self.likeliest(p, top, asked)]}
-                for token, p in zip(tokens, told, strict=True)
+                record(token, step.get(token, RARE))
+                | {"top_logprobs": [record(*pair) for pair in self._requested(step, body)]}
+                for token, step in zip(tokens, steps, strict=True)
             ]
         }
 
-    def likeliest(self, told: dict[int, float], top: int, asked: Sequence[int]) -> list[tuple[int, float]]:
-        """As many as were asked for, the unlikely ones from the vocabulary's end; and those asked for by id."""
+    def _requested(self, step: Step, body: Json) -> list[tuple[int, float]]:
+        """What a request wants to know of one step."""
+        return self.likeliest(step, top_of(body) or 0, body.get("logprob_token_ids", ())[: self.offers.named])
+
+    def likeliest(self, step: Step, top: int, named: Sequence[int]) -> list[tuple[int, float]]:
+        """The `top` likeliest tokens, filled up from the vocabulary's end; and those named by id."""
         size = self.tokenizer.size if self.tokenizer else 1000
-        ranked = sorted(told.items(), key=lambda pair: -pair[1])[:top]
-        rest = (token for token in reversed(range(size)) if token not in told)
+        ranked = sorted(step.items(), key=lambda pair: -pair[1])[:top]
+        rest = (token for token in reversed(range(size)) if token not in step)
         ranked += [(token, RARE) for token, _ in zip(rest, range(top - len(ranked)), strict=False)]
-        return ranked + [(token, told.get(token, RARE)) for token in asked if token not in dict(ranked)]
+        return ranked + [(token, step.get(token, RARE)) for token in named if token not in dict(ranked)]
+
+
+def top_of(body: Json) -> int | None:
+    """How many log-probabilities per token a request wants; None for no log-probabilities."""
+    top: int | None = body.get("top_logprobs" if "messages" in body else "logprobs")
+    return top

@@ -64,12 +64,12 @@ class PlantedModel:
         value, position = records[ids[-1]]
         candidates = tuple(value for value, _ in records.values())
         context = hashlib.blake2b(repr(sorted(records)).encode(), digest_size=8).hexdigest()
-        return self.told(
+        return self.answer(
             Trial(ids, (value,), candidates, position, f"{context}/{ids[-1]}", context, position)
         )
 
-    def told(self, trial: Trial) -> dict[int, float]:
+    def answer(self, trial: Trial) -> dict[int, float]:
         """The log-probabilities of the right value and its rival."""
         (reply,) = self._planted.answer([trial])
-        told = dict(zip(trial.candidate_ids, reply.candidate_logprobs or (), strict=True))
-        return {token: logprob for token, logprob in told.items() if logprob > RARE}
+        logprobs = zip(trial.candidate_ids, reply.candidate_logprobs or (), strict=True)
+        return {token: logprob for token, logprob in logprobs if logprob > RARE}

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from ...text.tokens import Tokenizer
-from .dialect import Dialect, Json
+from .dialect import Dialect, Json, Step, top_of
 from .model import FakeModel
 from .offers import Fault, Kind, Offers
 
@@ -134,24 +134,22 @@ class FakeServer:
             return 400, {"detail": "prompt must be a string."}
         if fault == "silently truncated prompt":
             ids = ids[len(ids) // 3 :]
-        top = body.get("top_logprobs") if "messages" in body else body.get("logprobs")
-        if self.offers.logprobs and self.offers.top and (top or 0) > self.offers.top:
-            return 400, {
-                "error": {"message": f"logprobs {top} is greater than max allowed {self.offers.top}"}
-            }
+        top, most = top_of(body), self.offers.top
+        if self.offers.logprobs and most and (top or 0) > most:
+            return 400, {"error": {"message": f"logprobs {top} is greater than max allowed {most}"}}
         with self._lock:
-            answered = self._whole(ids, body, top, fault)
+            answered = self._whole(ids, body, fault)
             if fault == "answer to another request" and self._last:
                 return 200, self._last
             self._last = answered
         return 200, answered
 
-    def _whole(self, ids: tuple[int, ...], body: Json, top: int | None, fault: Kind | None) -> Json:
+    def _whole(self, ids: tuple[int, ...], body: Json, fault: Kind | None) -> Json:
         """The whole answer: text, log-probabilities, usage and echoes."""
-        told, read = [], list(ids)
+        steps, read = [], list(ids)
         for _ in range(body.get("max_tokens", 16)):
-            told.append(self.model.next_token(read))
-            read.append(max(told[-1], key=lambda token: told[-1][token]))
+            steps.append(self.model.next_token(read))
+            read.append(max(steps[-1], key=lambda token: steps[-1][token]))
         generated = read[len(ids) :]
         cached = self._cached(ids, body)
         text = self.dialect.decode(generated)
@@ -159,8 +157,8 @@ class FakeServer:
         choice |= (
             {"message": {"role": "assistant", "content": text}} if "messages" in body else {"text": text}
         )
-        if self.offers.logprobs and top is not None and fault != "missing log-probabilities":
-            choice["logprobs"] = self._logprobs(ids, generated, told, top, body)
+        if self.offers.logprobs and top_of(body) is not None and fault != "missing log-probabilities":
+            choice["logprobs"] = self._logprobs(ids, generated, steps, body)
         if "prompt_logprobs" in body and self.offers.prompt_logprobs:
             choice["prompt_logprobs"] = self._prompt_logprobs(ids, body["prompt_logprobs"])
         if self.offers.echoes and body.get("return_token_ids"):
@@ -174,15 +172,12 @@ class FakeServer:
                 answer["usage"]["prompt_tokens_details"] = {"cached_tokens": cached}
         return answer
 
-    def _logprobs(
-        self, ids: tuple[int, ...], generated: list[int], told: list[dict[int, float]], top: int, body: Json
-    ) -> Json:
+    def _logprobs(self, ids: tuple[int, ...], generated: list[int], steps: list[Step], body: Json) -> Json:
         """Log-probabilities of the generated tokens, behind those of the prompt where they are to be echoed."""
-        asked = body.get("logprob_token_ids", ())[: self.offers.named]
         if not (body.get("echo") and self.offers.echo):
-            return self.dialect.logprobs(generated, told, top, asked, body)
+            return self.dialect.logprobs(generated, steps, body)
         echoed = [self.model.next_token(ids[:end]) for end in range(len(ids))]
-        found = self.dialect.lists([*ids, *generated], [*echoed, *told], top, asked, body)
+        found = self.dialect.lists([*ids, *generated], [*echoed, *steps], body)
         found["token_logprobs"][0] = None
         return found
 
