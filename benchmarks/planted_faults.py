@@ -136,7 +136,7 @@ def judge(fault: str, kind: Kind, seed: int) -> Verdict:
         strides=kind.strides,
         seed=seed,
         features=[name for name in INVARIANCES if name not in kind.without],
-        sizes=6 if kind.small else 10,
+        cases=6 if kind.small else 10,
         sweep=sweep,
         longest=longest,
     )

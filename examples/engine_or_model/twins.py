@@ -59,7 +59,7 @@ def judge(name: str, backend: TransformersBackend, out: Path, seed: int = 0) -> 
     engine = LocalEngine(backend.model, name=name)
     features = ["prefill", "parts", "steps", "prefix", "restore"]
     return check(
-        engine, strides=[STRIDE], seed=seed, features=features, sizes=12, sweep=24, longest=64, effect=effect
+        engine, strides=[STRIDE], seed=seed, features=features, cases=12, sweep=24, longest=64, effect=effect
     )
 
 

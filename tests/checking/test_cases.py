@@ -28,7 +28,7 @@ def test_cuts_lie_inside_their_prompts() -> None:
 
 def test_other_tokens_part_from_the_prompt_at_the_cut() -> None:
     """Else more would be shared than the case says, and a fault of shared tokens would not show."""
-    few = PromptPlan((4,), 70, tuple(range(8)), np.random.default_rng(0), sizes=200)
+    few = PromptPlan((4,), 70, tuple(range(8)), np.random.default_rng(0), cases=200)
     drawn = list(few.cut_cases(other=3))
     drawn += list(few.cut_sweep(drawn[0]))
     assert all(case.other[0] != case.prompt[case.cut] for case in drawn)

@@ -10,13 +10,13 @@ from phasescope.checking.local import LocalEngine, _tensors
 from phasescope.checking.ties import EqualScores
 from tests.builders.engines import build
 
-SMALL = {"sizes": 6, "sweep": 8, "longest": 32}
+SMALL = {"cases": 6, "sweep": 8, "longest": 32}
 STRIDES = {"minimax_m3": [8]}
 
 
 def verdict(name: str, *features: str, **more) -> Verdict:
     engine = LocalEngine(build(name), name=name)
-    return check(engine, strides=STRIDES.get(name, [4]), features=features or None, **{**SMALL, **more})
+    return check(engine, strides=STRIDES.get(name, [4]), features=features, **{**SMALL, **more})
 
 
 def state(found: Verdict, feature: str) -> str:
@@ -58,7 +58,7 @@ def test_left_padding_changes_minimax_m3() -> None:
 
 def test_left_padding_leaves_qwen4_exp_alone() -> None:
     """Its indexer counts visible tokens."""
-    assert state(verdict("qwen4_exp", "batch", sizes=5, longest=24), "batch") == "holds"
+    assert state(verdict("qwen4_exp", "batch", cases=5, longest=24), "batch") == "holds"
 
 
 def test_cropping_leaves_rejected_tokens_in_the_compressor(deepseek: Verdict) -> None:

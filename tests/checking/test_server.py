@@ -18,7 +18,7 @@ from phasescope.checking.server import ServerEngine, connected
 from phasescope.errors import ServerError
 from phasescope.testing.fake_server import FakeServer, Fault, Offers
 from phasescope.testing.fake_server.model import Hashed
-from phasescope.verbs.check import check_server
+from phasescope.verbs.check import check as checked
 
 from ..backends.conftest import QUICK
 from .toy import Toy
@@ -81,7 +81,7 @@ def position(row, token: int) -> Position:
 
 def verdict(completions: ToyCompletions, **more):
     engine = ServerEngine(completions, run, ids=IDS, **{"dtype": "float32", "speculates": False, **more})
-    return check(engine, strides=[4, 16], sweep=20, longest=90, sizes=16)
+    return check(engine, strides=[4, 16], sweep=20, longest=90, cases=16)
 
 
 def states(found) -> dict[str, str]:
@@ -155,7 +155,7 @@ class ToyModel:
         return {index + 40: float(logprob) for index, logprob in enumerate(row)}
 
 
-SMALL = {"strides": [4], "features": ["decode", "batch"], "sizes": 4, "longest": 24, "sweep": 8}
+SMALL = {"strides": [4], "features": ["decode", "batch"], "cases": 4, "longest": 24, "sweep": 8}
 OFFERS = Offers(caches="cache_salt", prompt_logprobs=True)
 
 
@@ -168,7 +168,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_server_is_checked_over_http() -> None:
     """Ids of tokens, lists of the most probable ones, and what its probe has found."""
     with FakeServer(ToyModel(), OFFERS) as server:
-        found = check_server(server.url, **SMALL | {"features": ["prefill", "decode", "prefix", "batch"]})
+        found = checked(server.url, **SMALL | {"features": ["prefill", "decode", "prefix", "batch"]})
     assert not found.faults
     assert states(found) == dict.fromkeys(("repeat", "prefill", "decode", "prefix", "batch"), "holds")
     assert found.facts["cache_control"] == "cache_salt"
@@ -216,7 +216,7 @@ def test_a_lasting_fault_of_the_server_ends_the_check_in_one_line(
 def test_a_server_that_cannot_be_checked_is_refused(offers: Offers, told: str) -> None:
     """In one line."""
     with FakeServer(Hashed(9), offers) as server, pytest.raises(UsageError, match=told):
-        check_server(server.url)
+        checked(server.url)
 
 
 @pytest.mark.parametrize(
@@ -226,11 +226,11 @@ def test_a_server_that_cannot_be_checked_is_refused(offers: Offers, told: str) -
 def test_what_is_no_server_is_refused(quick: None, url: str, error: type[Exception], told: str) -> None:
     """In one line, without waiting long."""
     with pytest.raises(error, match=told):
-        check_server(url)
+        checked(url)
 
 
 def test_an_address_with_a_password_is_refused_and_not_repeated() -> None:
     """A verdict is kept in logs of a CI."""
     with pytest.raises(UsageError, match="holds a user, a password") as refused:
-        check_server("http://me:hunter2@127.0.0.1:9")
+        checked("http://me:hunter2@127.0.0.1:9")
     assert "hunter2" not in str(refused.value)

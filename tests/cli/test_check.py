@@ -63,7 +63,7 @@ def test_a_fault_exits_with_1_and_the_json_says_where(ask: Ask, tmp_path) -> Non
         (["w4s4-1kv", "--device", "abacus"], "cannot use device 'abacus'"),
         (["w4s4-1kv", "--dtype", "fp7"], "unknown dtype 'fp7'; give auto"),
         (["w4s4-1kv", "--served", "x"], "--served is for a server"),
-        (["w4s4-1kv", "--new", "600"], "new 600, sizes 24, sweep 256: give 1 to 64"),
+        (["w4s4-1kv", "--new", "600"], "new is 600; give at most 64"),
         (["http://127.0.0.1:9"], "does not answer: the connection failed"),
         (["http://127.0.0.1:9", "--dtype", "fp7"], "unknown dtype 'fp7'; known: float32"),
         (["http://127.0.0.1:9", "--tokenizer", "nowhere"], "no tokenizer at nowhere"),

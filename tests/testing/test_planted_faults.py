@@ -27,7 +27,7 @@ def test_a_planted_fault_is_found_and_named(fault: str, kind: str, seed: int, se
     engine = FAULTS[fault](KINDS[kind].build(), name=fault)
     if isinstance(engine, WrongAtLength):
         engine.residue = (37 + 53 * seed) % 128
-    plan = {"sizes": 6, "sweep": 8, "longest": 48, **settings}
+    plan = {"cases": 6, "sweep": 8, "longest": 48, **settings}
     verdict = check(engine, strides=KINDS[kind].strides, seed=seed, **plan)
     (row,) = verdict.faults
     assert named(fault, row, seed), row

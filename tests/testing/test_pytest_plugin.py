@@ -7,7 +7,7 @@ from phasescope.testing import EngineFaultError, assert_engine_invariant
 from tests.builders.engines import build
 from tests.checking.toy import LosesTail, Toy
 
-SMALL = {"sizes": 4, "sweep": 6, "longest": 24}
+SMALL = {"cases": 4, "sweep": 6, "longest": 24}
 
 
 def test_a_clean_model_passes_by_itself() -> None:

@@ -70,7 +70,7 @@ class PromptPlan:
         rng: of every draw.
         random_lengths: prompts of lengths that no grid suggests.
         sweep: this many consecutive lengths are read in one piece; 0 for none.
-        sizes: cases of each invariance.
+        cases: per invariance.
 
     Raises:
         UsageError: for numbers outside their range.
@@ -82,7 +82,7 @@ class PromptPlan:
     rng: np.random.Generator
     random_lengths: int = 8
     sweep: int = 256
-    sizes: int = 24
+    cases: int = 24
 
     def __post_init__(self) -> None:
         for stride in self.strides:
@@ -125,7 +125,7 @@ class PromptPlan:
             rest: fewest tokens behind the cut.
         """
         lengths = [length for length in self.lengths() if length > rest]
-        for index in range(self.sizes):
+        for index in range(self.cases):
             length = lengths[int(self.rng.integers(len(lengths)))]
             places = self.boundaries(length - rest + 1)
             if index % 2 or not places:  # boundaries and random cuts alternate

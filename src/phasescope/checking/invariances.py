@@ -156,7 +156,7 @@ def chunk_cases(plan: PromptPlan) -> Iterator[PromptCase]:
 def step_cases(plan: PromptPlan) -> Iterator[PromptCase]:
     """Across boundaries of every grid, and one long way from near the start."""
     lengths = plan.lengths()
-    for length in plan.rng.choice(lengths, size=plan.sizes // 3).tolist():
+    for length in plan.rng.choice(lengths, size=plan.cases // 3).tolist():
         if length > 2:
             start = max(1, length - int(plan.rng.integers(2, 2 * LEAD)))
             yield PromptCase(plan.tokens(length), start)
@@ -167,7 +167,7 @@ def batch_cases(plan: PromptPlan) -> Iterator[PromptCase]:
     """No pad, one pad, and pads around every stride."""
     pads = sorted({0, 1, *(stride + near for stride in plan.joint for near in (-1, 0, 1))})
     lengths = plan.lengths()
-    for index in range(max(plan.sizes, len(pads))):
+    for index in range(max(plan.cases, len(pads))):
         pad = pads[index % len(pads)]
         length = lengths[int(plan.rng.integers(len(lengths)))]
         length = max(2, min(length, plan.longest - pad))
@@ -177,7 +177,7 @@ def batch_cases(plan: PromptPlan) -> Iterator[PromptCase]:
 
 def lookup_cases(plan: PromptPlan) -> Iterator[PromptCase]:
     """Prompts that repeat themselves, so that drafts are found in them."""
-    for length in plan.rng.choice(plan.lengths(), size=max(3, plan.sizes // 4)).tolist():
+    for length in plan.rng.choice(plan.lengths(), size=max(3, plan.cases // 4)).tolist():
         pattern = plan.tokens(PATTERN)
         length = max(length, 2 * PATTERN)
         yield PromptCase((pattern * (length // PATTERN + 1))[:length])

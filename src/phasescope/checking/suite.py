@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +15,13 @@ from .engine import EngineUnderTest, NotOfferedError
 from .fold import Pattern, fold
 from .invariances import INVARIANCES, Invariance
 from .reader import CachedReader
+from .settings import SuiteSettings
 from .shrink import shrunk
 from .verdict import Effect, Outcome, Reproduction, State, Verdict, decide
 
 Report = Callable[[str, int, int], None]
 """Called with what is being checked, the invariances that are done, and all."""
 
-MOST_NEW = 64
 UNLIKELY = 10**4  # ways to place the failures, of which one separates the residues
 CLEAN = ("prefill", "decode")  # ways of reading that use no cache of before and no other request
 GONE = "differences did not show again on the same or on fresh prompts"
@@ -184,46 +185,30 @@ def check(
     engine: EngineUnderTest,
     *,
     strides: Sequence[int],
-    seed: int = 0,
-    features: Sequence[str] | None = None,
-    new: int = 3,
-    longest: int | None = None,
-    sizes: int = 24,
-    sweep: int = 256,
     effect: Effect | None = None,
     report: Report = lambda what, done, total: None,
+    **settings: Any,
 ) -> Verdict:
     """Hold an engine to every invariance that it offers, and say who is at fault.
 
     Args:
         engine: the engine.
         strides: of every grid that may matter: the model's windows, the engine's chunks, pages and tiles.
-        seed: of every draw.
-        features: names of invariances; by default all.
-        new: tokens of the greedy continuation that is compared.
-        longest: the longest prompt; by default two periods of the longest stride and some, or what is needed
-            to read 256 consecutive lengths, within what the engine takes.
-        sizes: cases of each invariance.
-        sweep: consecutive lengths that are read in one piece, to find a single length that goes wrong.
         effect: what `measure` found with this engine.
         report: told how far the check is.
+        **settings: as `SuiteSettings` has them.
 
     Raises:
         UsageError: for settings that do not fit.
     """
-    reach = max(2 * max(strides, default=8) + 9, sweep + 1)
-    top = min(engine.longest - 2 * new - TAIL, reach if longest is None else longest)
-    if not 1 <= new <= MOST_NEW or sizes < 1 or sweep < 0:
-        raise UsageError(
-            f"new {new}, sizes {sizes}, sweep {sweep}: give 1 to {MOST_NEW}, at least 1 and at least 0"
-        )
-    if seed < 0:
-        raise UsageError(f"seed {seed}: give 0 or more")
-    rng = np.random.default_rng([seed, *b"check"])
-    plan = PromptPlan(tuple(sorted(set(strides))), top, engine.ids, rng, sweep=sweep, sizes=sizes)
-    comparator = Comparator(engine, plan, new)
+    given = SuiteSettings.checked(**settings)
+    reach = max(2 * max(strides, default=8) + 9, given.sweep + 1)
+    top = min(engine.longest - 2 * given.new - TAIL, given.longest or reach)
+    rng = np.random.default_rng([given.seed, *b"check"])
+    plan = PromptPlan(tuple(sorted(set(strides))), top, engine.ids, rng, sweep=given.sweep, cases=given.cases)
+    comparator = Comparator(engine, plan, given.new)
     suite = _Suite(comparator)
-    names = _named(features)
+    names = _named(given.features)
     report("floor", 0, len(names))
     comparator.measure_floor()
     outcomes: dict[str, Outcome] = {}
@@ -235,7 +220,7 @@ def check(
     return Verdict(
         facts=engine.facts(),
         strides=plan.strides,
-        seed=seed,
+        seed=given.seed,
         floor=comparator.floor,
         rounding=comparator.rounding,
         tolerance=comparator.tolerance,
@@ -247,9 +232,9 @@ def check(
     )
 
 
-def _named(features: Sequence[str] | None) -> list[str]:
+def _named(features: Sequence[str]) -> list[str]:
     """Invariances by name, in the table's order; the determinism floor always first."""
-    if features is None:
+    if not features:
         return list(INVARIANCES)
     unknown = [name for name in features if name not in INVARIANCES]
     if unknown:
