@@ -133,8 +133,8 @@ def test_a_recipe_is_overridden_by_what_is_said_and_by_no_default(settings):
     [
         ("--recipe nothing/row", "unknown recipe 'nothing'; known: .*small"),
         ("--recipe small/w1", "has no row 'w1'; it has full, "),
-        ("--text-rows 3", "--text-rows tells how to read text, and there is no --corpus"),
-        ("--no-records --keys 3 --rows 4", "--rows, --keys tells of records"),
+        ("--text-rows 3", "--text-rows says how to read text, and there is no --corpus"),
+        ("--no-records --keys 3 --rows 4", "--rows, --keys is about records"),
         ("--keys 0", "keys is 0; give 1 to 100,000"),
         ("--threads 1000000", "give at most 1024"),
         ("--seed 99999999999999999999", "give less than 9223372036854775808"),

@@ -50,10 +50,10 @@ def test_bytes_read_add_up_and_files_that_are_no_text_are_named(tmp_path):
     (tmp_path / "b.jsonl").write_text('{"text": "one"}\n' * 5)
     (tmp_path / "c.txt").write_bytes("café".encode("latin-1"))
     sizes, passed = [], []
-    assert len(list(read_documents([tmp_path], cut=4, read=sizes.append, passed_over=passed.append))) == 14
+    assert len(list(read_documents([tmp_path], cut=4, read=sizes.append, skipped=passed.append))) == 14
     assert sum(sizes) == sum((tmp_path / name).stat().st_size for name in ("a.txt", "b.jsonl"))
     assert passed == [tmp_path / "c.txt"]
-    with pytest.raises(UsageError, match=r"c\.txt is no UTF-8"):
+    with pytest.raises(UsageError, match=r"c\.txt is not valid UTF-8"):
         list(read_documents([tmp_path / "c.txt"]))
 
 

@@ -360,7 +360,7 @@ DAMAGES = {
         "not written together",
     ),
     "a log with junk": (lambda run: edit(run / "log.jsonl", "{", "junk {"), "line 1 is not JSON"),
-    "a curve without steps": (lambda run: (run / "curve.jsonl").write_text("{}\n"), "line 1 tells of no"),
+    "a curve without steps": (lambda run: (run / "curve.jsonl").write_text("{}\n"), "line 1 has no step"),
     "a folder without settings": (lambda run: (run / "training.json").unlink(), "no training run's"),
 }
 

@@ -53,7 +53,7 @@ def corpus(
     if (dataset is None) == (not text):
         raise UsageError("give either --text, files and folders, or --dataset, a name or folder of datasets")
     splits = Tokenizer.load(tokenizer) if tokenizer is not None else vocabulary or 0
-    passed: list[Path] = []
+    skipped: list[Path] = []
     with bar() as progress:
         task = progress.add_task("reading", total=tokens, note="")
         if dataset is not None:
@@ -68,7 +68,7 @@ def corpus(
                 column=column,
                 cut=cut,
                 read=lambda read: progress.advance(task, read) if tokens is None else None,
-                passed_over=passed.append,
+                skipped=skipped.append,
             )
         made = build(
             documents,
@@ -84,5 +84,5 @@ def corpus(
     print(
         f"{out}: {facts.tokens['train']:,} tokens in {facts.documents['train']:,} documents; held out "
         f"{facts.tokens['held_out']:,} in {facts.documents['held_out']:,}; vocabulary {facts.vocabulary:,}"
-        + (f"; {len(passed):,} files passed over, which are no UTF-8" if passed else "")
+        + (f"; {len(skipped):,} files skipped, which are not valid UTF-8" if skipped else "")
     )

@@ -174,7 +174,7 @@ def build(
         out: a folder that is empty or does not exist.
         held_out: share of the documents that training never sees.
         most_tokens: stop after the document that reaches this many.
-        report: told the tokens so far.
+        report: called with the tokens so far.
 
     Raises:
         UsageError: if `out` holds files or is being written, a number is out of range, or there is too little text.

@@ -38,7 +38,7 @@ def read_documents(
     column: str = "text",
     cut: int | None = None,
     read: Callable[[int], None] = lambda size: None,
-    passed_over: Callable[[Path], None] = lambda file: None,
+    skipped: Callable[[Path], None] = lambda file: None,
 ) -> Iterator[str]:
     """Documents of files and folders, in the order of their names.
 
@@ -50,8 +50,8 @@ def read_documents(
         suffixes: as for `text_files`.
         column: the field or column that holds the text.
         cut: cut text files into documents of so many characters, or a little more: they end where a line does.
-        read: told how many bytes of the files were read, bit by bit.
-        passed_over: told which files of a folder are no UTF-8; such a file on its own is an error.
+        read: called with the number of bytes read since the last call.
+        skipped: called with each file of a folder that is not valid UTF-8; such a file on its own is an error.
 
     Raises:
         UsageError: if a path does not exist, there is no file, or a record has no text.
@@ -67,8 +67,8 @@ def read_documents(
                         yield text
             except UnicodeDecodeError:
                 if not path.is_dir():
-                    raise UsageError(f"{file} is no UTF-8; convert it, or leave it out") from None
-                passed_over(file)
+                    raise UsageError(f"{file} is not valid UTF-8; convert it, or leave it out") from None
+                skipped(file)
 
 
 def dataset_documents(

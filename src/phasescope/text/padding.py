@@ -173,26 +173,26 @@ def exact_pads(styles: Sequence[Style], lengths: Sequence[int], joined: Joined) 
         lengths: numbers of tokens.
         joined: what ids a text has where it is to stand.
     """
-    asked = sorted({length for length in lengths if length})
-    tried = [_in_style(style, asked, joined) for style in styles[:1]]
+    wanted = sorted({length for length in lengths if length})
+    tried = [_in_style(style, wanted, joined) for style in styles[:1]]
     for style in styles[1:]:
         if tried[-1].usable:
             break
-        tried.append(_in_style(style, asked, joined))
+        tried.append(_in_style(style, wanted, joined))
     return min(tried, key=lambda pads: (not pads.usable, len(pads.missing)))
 
 
-def _in_style(style: Style, asked: Sequence[int], joined: Joined) -> Pads:
+def _in_style(style: Style, wanted: Sequence[int], joined: Joined) -> Pads:
     """The pads of one style."""
-    texts = style.texts(max(16, max(asked, default=0) * ROOM // min(map(len, style.units))))
+    texts = style.texts(max(16, max(wanted, default=0) * ROOM // min(map(len, style.units))))
     found: dict[int, tuple[str, Ids]] = {0: ("", ())}
-    missing = list(asked)
+    missing = list(wanted)
     while missing and (some := list(islice(texts, TRIED))):
         for text, ids in zip(some, joined(some), strict=True):
             if ids is not None:
                 found.setdefault(len(ids), (text, ids))
-        missing = [length for length in asked if length not in found]
-    kept = {length: found[length] for length in (0, *asked) if length in found}
+        missing = [length for length in wanted if length not in found]
+    kept = {length: found[length] for length in (0, *wanted) if length in found}
     ids_by_length = {length: ids for length, (_, ids) in kept.items()}
     uneven = len(style.units) == 1 and not missing and not even(ids_by_length)
     return Pads({length: text for length, (text, _) in kept.items()}, ids_by_length, tuple(missing), uneven)
@@ -259,7 +259,7 @@ class FrontPadder:
         place: ids[:a] + pad + ids[a:].
 
         Args:
-            samples: with prompts that are texts; a conversation has no front that is known.
+            samples: with prompts that are texts; where a conversation begins is not known.
             tokens: how many each sample needs, at least 1.
         """
         forms = [FAILED] * len(samples)

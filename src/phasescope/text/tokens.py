@@ -27,7 +27,7 @@ from .synthetic import RetrievalVocabulary
 
 WORDS = (64, 256, 256)  # fillers, keys and values of a vocabulary made from a tokenizer
 TEMPLATE_DAY = datetime.date(2025, 1, 1)
-"""What day a chat template is told it is, so that the same run has the same tokens tomorrow."""
+"""The day that a chat template gets as today's, so that the same run has the same tokens tomorrow."""
 
 TRIED = "a b, 1 \N{LATIN SMALL LETTER U WITH DIAERESIS}"
 """A text that every tokenizer is tried on, as damaged ones break at their first text only."""

@@ -70,7 +70,7 @@ def load_state(
         scalars = {name: value.item() if value.ndim == 0 else None for name, value in tensors.items()}
         return progress, scalars
 
-    found = processes.told(read)
+    found = processes.from_main(read)
     if found is None:
         return None
     progress, names = found

@@ -165,10 +165,10 @@ def _hours_line(
     peak = device.bf16 if settings.precision == "bf16" else device.fp32
     passes = [work.flops / (processes * peak * utilisation) for work in works]
     muon = works[0].muon / (device.fp32 * utilisation)
-    told = _spans([seconds + muon for seconds in passes])
+    hours = _spans([seconds + muon for seconds in passes])
     if muon and processes > 1:
-        told += f" with ddp, {_spans([seconds + muon / processes for seconds in passes])} with fsdp"
-    return f"time        {told} on {who} at {utilisation:.0%} of {peak / 1e12:,.0f} TFLOP/s ({settings.precision})"
+        hours += f" with ddp, {_spans([seconds + muon / processes for seconds in passes])} with fsdp"
+    return f"time        {hours} on {who} at {utilisation:.0%} of {peak / 1e12:,.0f} TFLOP/s ({settings.precision})"
 
 
 def _memory_lines(settings: Training, sizes: Sizes, device: Accelerator, processes: int) -> Iterator[str]:
@@ -188,10 +188,10 @@ def _memory_lines(settings: Training, sizes: Sizes, device: Accelerator, process
             "activations": active,
             "logits": logits,
         }
-        told = ", ".join(f"{name} {size_words(size)}" for name, size in parts.items() if size)
+        shares = ", ".join(f"{name} {size_words(size)}" for name, size in parts.items() if size)
         total = sum(parts.values())
         note = "" if total < device.memory else "; too much: raise accumulate"
-        yield f"memory      {way}: about {size_words(total)} of {size_words(device.memory)} a device ({told}){note}"
+        yield f"memory      {way}: about {size_words(total)} of {size_words(device.memory)} a device ({shares}){note}"
 
 
 def _largest_part(settings: Training, processes: int) -> tuple[float, float]:
@@ -216,9 +216,9 @@ def _largest_part(settings: Training, processes: int) -> tuple[float, float]:
 def _cache_line(settings: Training) -> str:
     """Bytes of 1,000 tokens in bfloat16, entries with the 4 bytes that say when they close."""
     whole = 2 * HALF * settings.layers * settings.kv_heads * settings.head_dim * 1000
-    told = f"cache       {size_words(whole)} for 1,000 tokens in bfloat16"
+    line = f"cache       {size_words(whole)} for 1,000 tokens in bfloat16"
     if settings.compression is None:
-        return told
+        return line
     compression = settings.compression
     grid = WindowGrid(compression.width, compression.stride)
     width = (1 if compression.binding else 2) * HALF * settings.kv_heads * settings.head_dim
@@ -231,7 +231,7 @@ def _cache_line(settings: Training) -> str:
         beside = "all raw tokens included, as a grid with gaps forgets none"
     else:
         beside = f"beside at most {max(wait, compression.tail)} raw tokens a layer"
-    return f"{told} raw, {size_words(kept)} compressed ({kept / whole:.1%}), {beside}"
+    return f"{line} raw, {size_words(kept)} compressed ({kept / whole:.1%}), {beside}"
 
 
 def _measured_lines(settings: Training, sizes: Sizes) -> Iterator[str]:

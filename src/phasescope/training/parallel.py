@@ -59,8 +59,8 @@ class Processes:
         if self.count > 1:
             dist.barrier(group=self.patient)
 
-    def told(self, find: Callable[[], T]) -> T:
-        """What the main process finds; what it refuses, all refuse."""
+    def from_main(self, find: Callable[[], T]) -> T:
+        """What a function returns in the main process; the error that it raises there, all raise."""
         found: list[Any] = [None, None]
         if self.main:
             try:

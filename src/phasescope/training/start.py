@@ -48,7 +48,7 @@ def start_model(settings: Training, folder: Path | None) -> CompressedQwen3ForCa
         raise UsageError(
             f"the settings start from the weights {settings.start.weights[:12]}…, and {folder or 'none'} was given"
         )
-    said = logging.get_verbosity()
+    verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # it would warn of the compressor's weights, which are missing for a reason
     try:
         with torch.random.fork_rng():
@@ -65,7 +65,7 @@ def start_model(settings: Training, folder: Path | None) -> CompressedQwen3ForCa
         problem = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UsageError(f"cannot load {folder}: {problem}") from error
     finally:
-        logging.set_verbosity(said)
+        logging.set_verbosity(verbosity)
     model, info = loaded
     missing = [name for name in info["missing_keys"] if not any(part in name for part in NEW)]
     if lost := sorted([*missing, *info["unexpected_keys"]]):

@@ -18,7 +18,7 @@ LOOKS = ("gates",)  # what a look says that is no curve of numbers
 
 
 def tracker_settings(name: str | None, out: Path) -> dict[str, Any]:
-    """What `Accelerator` must be told to track by this name.
+    """The arguments that make an `Accelerator` track by this name.
 
     Raises:
         UnknownNameError: if accelerate knows no such tracker.
@@ -54,8 +54,8 @@ def track_step(accelerator: Accelerator, settings: Training, progress: Progress)
 def track_look(accelerator: Accelerator, step: int, facts: dict[str, Any]) -> None:
     """What a look says, as `look/NAME`; the weights of gates are in curve.jsonl alone."""
     if accelerator.log_with:
-        told = {name: value for name, value in facts.items() if name not in LOOKS}
-        accelerator.log(dict(_flat(told, "look/")), step=step)
+        curves = {name: value for name, value in facts.items() if name not in LOOKS}
+        accelerator.log(dict(_flat(curves, "look/")), step=step)
 
 
 def end_tracking(accelerator: Accelerator) -> None:

@@ -93,11 +93,11 @@ def train(
     check_shares(settings, processes.count)
     _check_corpus(settings, corpus)
     if corpus is not None:
-        processes.told(corpus.verify)
+        processes.from_main(corpus.verify)
     model = new_model(settings, start)  # first, so that settings that make no model leave no folder behind
     run = _Run(settings, out, corpus, model, accelerator, processes, parallel)
     with ExitStack() as held:
-        processes.told(lambda: _claim(out, settings, held))
+        processes.from_main(lambda: _claim(out, settings, held))
         return run.finish(every, watch, watch_every, report)
 
 
@@ -125,7 +125,7 @@ class _Run:
         optimizers = optimizers_of(model, self.settings)
         kept = load_state(self.out / "state", model, optimizers, processes)
         progress = kept or Progress(pairs=self.settings.stages()[0])
-        processes.told(lambda: _cut_logs(self.out, progress.step))
+        processes.from_main(lambda: _cut_logs(self.out, progress.step))
         model.train()
         start_tracking(self.accelerator, self.settings)
         while progress.step < steps:
@@ -347,5 +347,5 @@ def _step_of(path: Path, number: int, line: bytes) -> int:
     record = parse_json(line, where)
     step = record.get("step") if isinstance(record, dict) else None
     if not isinstance(step, int):
-        raise BrokenRecordError(f"{where} tells of no step; restore the line or take it out")
+        raise BrokenRecordError(f"{where} has no step; restore the line or take it out")
     return step

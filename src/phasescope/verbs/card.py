@@ -47,7 +47,7 @@ def write_card(
         corpus: the text that it was trained on, where there was any.
         device: where it is measured.
         measured: False only says how it was made.
-        report: told the trials that are done, and all.
+        report: called with the trials done, and all.
 
     Returns:
         the card, without what the model was not trained on (`measured` for records, `text` for text), and all findings

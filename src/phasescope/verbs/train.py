@@ -75,10 +75,10 @@ def training_settings(
 
     corpus = None if inputs.corpus is None else Corpus.open(inputs.corpus)
     if corpus is None:
-        _refuse([f"text_{name}" for name in text or {}], "tells how to read text, and there is no --corpus")
+        _refuse([f"text_{name}" for name in text or {}], "says how to read text, and there is no --corpus")
     if not records:
-        spoken = [*(name for name in RECORDS if name in given), *(task or {})]
-        _refuse(spoken, "tells of records, and --no-records leaves them out")
+        about_records = [*(name for name in RECORDS if name in given), *(task or {})]
+        _refuse(about_records, "is about records, and --no-records leaves them out")
     read = None if corpus is None else _text(corpus, text or {})
     base = {} if recipe is None else _recipe(recipe, read).model_dump()
     if read is not None:
@@ -123,7 +123,7 @@ def train(
         parallel: how several processes hold the model.
         measured: whether the card says how the model reads and recalls.
         report: called after every step.
-        measuring: told how far the measurement at the end is.
+        measuring: called with the progress of the measurement at the end.
 
     Returns:
         the card; None in all processes but the one that writes.

@@ -34,8 +34,8 @@ class Offers:
         top: log-probabilities per token at most; more are refused, or (0) there is no bound.
         named: tokens whose log-probabilities can be asked for by id.
         prompt_logprobs, echo: ways to those of the prompt.
-        counts: whether the usage is told.
-        echoes: whether the prompt's ids are told on demand.
+        counts: whether answers carry the usage.
+        echoes: whether answers carry the prompt's ids on demand.
         tokenize: the field of /tokenize, if there is one.
         caches: how a cached prefix is refused; the cache is there, and reported, if this is not None.
         start: tokens that the server puts in front of texts.

@@ -1,4 +1,4 @@
-"""A fake server over HTTP: one that counts its requests, remembers prefixes and breaks as it is told to."""
+"""A fake server over HTTP: one that counts its requests, remembers prefixes and breaks on demand."""
 
 from __future__ import annotations
 
