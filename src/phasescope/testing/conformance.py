@@ -184,7 +184,8 @@ def _period(subject: _Subject) -> str:
     pads = torch.randn(2, 2, subject.heads, stride, DIM, generator=subject.generator(), dtype=torch.float64)
     plain = subject.entries(subject.hidden, subject.payload)
     moved = subject.entries(torch.cat([pad, subject.hidden], 1), torch.cat([pads, subject.payload], 3))
-    whole = [window for window in range(plain.key_BHND.shape[2]) if window * stride >= _most_shift(subject)]
+    shift = max(grid.shift for grid in subject.compressor.grids)
+    whole = [window for window in range(plain.key_BHND.shape[2]) if window * stride >= shift]
     for window in whole:
         for name in ("key_BHND", "value_BHND"):
             gap = (getattr(plain, name)[:, :, window] - getattr(moved, name)[:, :, window + 1]).abs()
@@ -198,8 +199,7 @@ def _parts(subject: _Subject) -> str:
     """Reading in any two parts equals reading at once."""
     whole = subject.logits()
     for split in range(1, TOKENS):
-        gap = float((subject.logits(split) - whole).abs().max())
-        if gap > CLOSE:
+        if (gap := _gap(subject.logits(split), whole)) > CLOSE:
             return f"split after {split} tokens, logits differ by {gap:.1e}"
     return ""
 
@@ -226,13 +226,13 @@ def _limit(subject: _Subject) -> str:
     plain = Qwen3ForCausalLM(Qwen3Config(**_shape(subject.heads))).double().eval()
     plain.load_state_dict({k: v for k, v in ours.state_dict().items() if ".compressor." not in k})
     with torch.no_grad():
-        gap = float((ours(input_ids=subject.ids).logits - plain(input_ids=subject.ids).logits).abs().max())
+        gap = _gap(ours(input_ids=subject.ids).logits, plain(input_ids=subject.ids).logits)
     return f"at W = S = 1 logits differ from full attention by {gap:.1e}" if gap > CLOSE else ""
 
 
 def _decode(subject: _Subject) -> str:
     """Token by token equals one pass."""
-    gap = float((subject.logits(*[1] * (TOKENS - 1)) - subject.logits()).abs().max())
+    gap = _gap(subject.logits(*[1] * (TOKENS - 1)), subject.logits())
     return f"token by token, logits differ by {gap:.1e}" if gap > CLOSE else ""
 
 
@@ -258,10 +258,12 @@ def _round_trip(subject: _Subject) -> str:
     if loaded.config.compression != subject.model.config.compression:
         return f"compression reads {loaded.config.compression}, was {subject.model.config.compression}"
     with torch.no_grad():
-        gap = float(
-            (loaded(input_ids=subject.ids).logits - subject.model(input_ids=subject.ids).logits).abs().max()
-        )
+        gap = _gap(loaded(input_ids=subject.ids).logits, subject.model(input_ids=subject.ids).logits)
     return f"the loaded model's logits differ by {gap:.1e}" if gap > EXACT else ""
+
+
+def _gap(one: Tensor, other: Tensor) -> float:
+    return float((one - other).abs().max())
 
 
 LAWS: dict[str, Callable[[_Subject], str]] = {
@@ -288,7 +290,3 @@ def _shape(heads: int) -> dict[str, Any]:
         "head_dim": DIM,
         "max_position_embeddings": 128,
     }
-
-
-def _most_shift(subject: _Subject) -> int:
-    return max(grid.shift for grid in subject.compressor.grids)

@@ -14,7 +14,7 @@ from ..text.corpus import Corpus, Ids
 from .data import IGNORED, Batch
 from .loss import CrossEntropy, headless
 from .robust import key_phases, phase_weights
-from .settings import Progress, Text, Training
+from .settings import Progress, Training
 
 RECORDS, TEXT = "records", "text"
 
@@ -62,12 +62,9 @@ def parts_of(
     stride = settings.compression.stride if settings.compression else 1
     every = processes * settings.accumulate
     for kind, (ids, labels), weight in _batches(settings, progress, corpus):
-        drawn = shifts.integers(
-            stride, size=settings.accumulate
-        )  # processes that share a part share its shift
+        drawn = shifts.integers(stride, size=settings.accumulate)  # one shift a part, in all its processes
         for piece in range(settings.accumulate):
-            number = process * settings.accumulate + piece
-            mine = slice(number, None, every)
+            mine = slice(process * settings.accumulate + piece, None, every)
             part = Part(
                 kind,
                 torch.from_numpy(ids[mine]),
@@ -107,10 +104,10 @@ def held_out_loss(model: Any, corpus: Corpus, tokens: int, windows: int, rows: i
         windows: at most so many.
         rows: windows of one forward.
     """
-    ids_RT = torch.from_numpy(corpus.spread("held_out", windows, tokens))
+    ids_RT, labels_RT = map(torch.from_numpy, _labelled(corpus.spread("held_out", windows, tokens)))
     losses = [
-        loss_of(model, _text_part(ids_BT.numpy(), 1.0), model.device)[0].item() * len(ids_BT)
-        for ids_BT in ids_RT.split(rows)
+        loss_of(model, Part(TEXT, ids_BT, labels_BT, 1.0), model.device)[0].item() * len(ids_BT)
+        for ids_BT, labels_BT in zip(ids_RT.split(rows), labels_RT.split(rows), strict=True)
     ]
     return sum(losses) / len(ids_RT)
 
@@ -134,7 +131,8 @@ def _batches(
     if settings.text is not None:
         assert corpus is not None  # `train` has refused otherwise
         rng = np.random.default_rng([settings.seed, progress.step, 1])
-        yield TEXT, _text_batch(settings.text, corpus, rng), settings.text.weight
+        windows = corpus.windows("train", settings.text.rows, settings.text.tokens, rng)
+        yield TEXT, _labelled(windows), settings.text.weight
 
 
 def _by_phase(part: Part, settings: Training, stride: int, progress: Progress) -> Part:
@@ -149,16 +147,8 @@ def _by_phase(part: Part, settings: Training, stride: int, progress: Progress) -
     )
 
 
-def _text_batch(text: Text, corpus: Corpus, rng: np.random.Generator) -> Batch:
-    return _labelled(corpus.windows("train", text.rows, text.tokens, rng))
-
-
 def _labelled(ids: Ids) -> Batch:
+    """Windows of text, of which all tokens but the first carry loss."""
     labels = ids.copy()
     labels[:, 0] = IGNORED
     return ids, labels
-
-
-def _text_part(ids: Ids, weight: float) -> Part:
-    ids, labels = _labelled(ids)
-    return Part(TEXT, torch.from_numpy(ids), torch.from_numpy(labels), weight)
