@@ -48,8 +48,7 @@ class TokenizedText:
     def of(cls, text: str, tokenizer: Tokenizer) -> Self:
         """Read a text."""
         ids, spans = tokenizer.encode_spans(text)
-        start = tokenizer.start_ids
-        return cls(() if tuple(ids[: len(start)]) == start else start, tuple(ids), tuple(spans))
+        return cls(tokenizer.start_of(ids), tuple(ids), tuple(spans))
 
     def __len__(self) -> int:
         return len(self.start_ids) + len(self.ids)

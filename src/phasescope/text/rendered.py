@@ -65,9 +65,7 @@ class Page:
         """
         message, source_at = _cut(prompt, places)
         head, middle, rest = message
-        start_ids: Ids = () if chat else tokenizer.start_ids
-        if start_ids and tokenizer.encode("".join(message)[:_EDGE])[: len(start_ids)] == list(start_ids):
-            start_ids = ()  # the user's text begins with it already
+        start_ids: Ids = () if chat else tokenizer.start_of(tokenizer.encode("".join(message)[:_EDGE]))
         if chat:
             tokenizer.chat("".join(message), system=system)  # refuses what it cannot do
             before, after = tokenizer.frame(system=system)

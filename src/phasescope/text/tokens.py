@@ -101,6 +101,10 @@ class Tokenizer:
         start = tuple(marked[: marked.index(plain[0])]) if plain and plain[0] in marked else ()
         return start or ((self._bos,) if self.adds_start and self._bos is not None else ())
 
+    def start_of(self, ids: Sequence[int]) -> tuple[int, ...]:
+        """What is put in front of a text of these ids: nothing where it begins with it already."""
+        return () if tuple(ids[: len(self.start_ids)]) == self.start_ids else self.start_ids
+
     @property
     def _bos(self) -> int | None:
         return self.fast.token_to_id(self.special.get("bos_token", ""))
