@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from phasescope.files import read_json
 from phasescope.statistics.verdict import holm
@@ -222,6 +223,7 @@ def _attempts(runs: Sequence[Run]) -> str:
         "| goal |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
+    beside: list[tuple[list[Run], list[Run]]] = []
     for heads in sorted({group[0].facts["settings"]["kv_heads"] for group in tried.values()}):
         base = groups.get("w8s8" if heads == 1 else f"w8s8-{heads}kv", [])
         if base:
@@ -229,8 +231,9 @@ def _attempts(runs: Sequence[Run]) -> str:
         for group in tried.values():
             if group[0].facts["settings"]["kv_heads"] == heads:
                 seeds = {run.seed for run in group}
-                lines.append(_attempt(group, [run for run in base if run.seed in seeds]))
-    return "\n".join(lines) + "\n"
+                beside.append((group, [run for run in base if run.seed in seeds]))
+                lines.append(_attempt(*beside[-1]))
+    return "\n".join(lines) + f"\n\nSeed by seed:\n\n{_pair_by_pair(beside)}"
 
 
 def _attempt(group: list[Run], base: list[Run]) -> str:
@@ -245,22 +248,75 @@ def _attempt(group: list[Run], base: list[Run]) -> str:
         _both(group, "mean_accuracy"),
         f"{_held_out(group):.3f}",
         f"{group[0].cache_bytes:,}",
-        "baseline" if group is base else _goal(group, base, shares),
+        "baseline" if group is base else _goal(group, base),
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def _goal(group: list[Run], base: list[Run], shares: list[float]) -> str:
-    """Where the goal is reached, or what of it is missed."""
-    if len(base) < len(group):
+def _goal(group: list[Run], base: list[Run]) -> str:
+    """In how many seeds the goal is reached: a failure and a success do not average to "met"."""
+    pairs = _pairs(group, base)
+    if len(pairs) < len(group):
         return "no baseline"
-    missed = [] if _held_out(group) <= _held_out(base) + MOST_LOSS else ["loss"]
-    for protocol, share in zip(SHOWN, shares, strict=True):
-        worse = _over(group, protocol, "mean_accuracy") < _over(base, protocol, "mean_accuracy")
+    met = [str(run.seed) for run, other in pairs if not _missed(run, other)]
+    seeds = f"{len(pairs)} seed{'s' * (len(pairs) > 1)}"
+    return f"met in {len(met)} of {seeds}" + (f" ({', '.join(met)})" if met else "")
+
+
+def _pairs(group: list[Run], base: list[Run]) -> list[tuple[Run, Run]]:
+    """Each run of an attempt beside the baseline's run of its seed."""
+    others = {run.seed: run for run in base}
+    return [(run, others[run.seed]) for run in group if run.seed in others]
+
+
+def _missed(run: Run, base: Run) -> list[str]:
+    """What one seed misses of the goal."""
+    missed = [] if run.facts["held_out"] <= base.facts["held_out"] + MOST_LOSS else ["loss"]
+    for protocol in SHOWN:
         said = protocol.replace("_", " ")
-        missed += [f"SD {said}"] * (share > GOAL) + [f"mean {said}"] * worse
-    few = f", of {len(group)} seed{'s' * (len(group) > 1)}" if len(group) < SEEDS else ""
-    return (f"misses {', '.join(missed)}" if missed else "met") + few
+        missed += [f"SD {said}"] * (run.value(protocol, "phase_sd") > GOAL * base.value(protocol, "phase_sd"))
+        worse = run.value(protocol, "mean_accuracy") < base.value(protocol, "mean_accuracy")
+        missed += [f"mean {said}"] * worse
+    return missed
+
+
+def _pair_by_pair(tried: Sequence[tuple[list[Run], list[Run]]]) -> str:
+    """Each seed's pair, and the mean difference over seeds with its interval over seeds."""
+    lines = [
+        "| attempt | seed | phase SD · baseline | mean · baseline | held out · baseline | misses |",
+        "|---|---|---|---|---|---|",
+    ]
+    for group, base in tried:
+        pairs = _pairs(group, base)
+        for run, other in pairs:
+            cells = (
+                *(f"{_both([run], name)} · {_both([other], name)}" for name in ("phase_sd", "mean_accuracy")),
+                f"{_held_out([run]):.3f} · {_held_out([other]):.3f}",
+                ", ".join(_missed(run, other)) or "nothing",
+            )
+            lines.append(f"| {run.row} | {run.seed} | {' | '.join(cells)} |")
+        if len(pairs) > 1:
+            cells = (
+                *(_differences(pairs, name) for name in ("phase_sd", "mean_accuracy")),
+                _difference([_held_out([run]) - _held_out([other]) for run, other in pairs], 3),
+                "",
+            )
+            lines.append(f"| {group[0].row} | difference, 95 % | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _differences(pairs: list[tuple[Run, Run]], name: str) -> str:
+    return " / ".join(
+        _difference([run.value(protocol, name) - other.value(protocol, name) for run, other in pairs], 1)
+        for protocol in SHOWN
+    )
+
+
+def _difference(values: list[float], digits: int) -> str:
+    """A mean over seeds with Student's interval over seeds."""
+    mean, half = float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
+    half *= float(stats.t.isf(0.025, len(values) - 1))
+    return f"{mean:+.{digits}f} [{mean - half:+.{digits}f}, {mean + half:+.{digits}f}]"
 
 
 def _held_out(group: Sequence[Run]) -> float:

@@ -96,12 +96,20 @@ def test_an_attempt_stands_beside_the_baseline_of_as_many_heads_and_the_same_see
         summary("try-layers", 0, 8, period=8.0, sd=0.05),
     )
     line = "| try-layers | 0 | 5.0 / 5.0 | 0.25 / 0.25 | 10.0 / 10.0 | 50.0 / 50.0 | 3.500 | 32,000 |"
-    assert f"{line} misses SD in sequence, SD prefix, of 1 seed |" in page(folder)[0]
+    assert f"{line} met in 0 of 1 seed |" in page(folder)[0]
+    assert (
+        "| 5.0 / 5.0 · 20.0 / 20.0 | 50.0 / 50.0 · 50.0 / 50.0 | 3.500 · 3.500 | SD in sequence, SD prefix |"
+        in page(folder)[0]
+    )
 
 
 @pytest.mark.parametrize(
     ("sd", "held_out", "said"),
-    [(0.04, 3.504, "met"), (0.041, 3.5, "misses SD in sequence, SD prefix"), (0.01, 3.51, "misses loss")],
+    [
+        (0.04, 3.504, "met in 3 of 3 seeds (0, 1, 2)"),
+        (0.041, 3.5, "met in 0 of 3 seeds"),
+        (0.01, 3.51, "met in 0 of 3 seeds"),
+    ],
 )
 def test_the_goal_is_a_fifth_of_the_baseline_at_no_cost(kept, sd, held_out, said):
     """Three seeds, phase SD at most 0.2 of the baseline's, held-out loss at most 0.005 above it."""
@@ -110,3 +118,12 @@ def test_the_goal_is_a_fifth_of_the_baseline_at_no_cost(kept, sd, held_out, said
     folder = kept(summary("full", 0, None), *base, *tried)
     (line,) = [line for line in page(folder)[0].splitlines() if line.startswith("| try-it | 0, 1, 2")]
     assert line.endswith(f"| {said} |")
+
+
+def test_a_failure_and_a_success_do_not_average_to_met(kept):
+    """Seed by seed: the mean of both would meet the goal. Differences have an interval over seeds."""
+    base = [summary("w8s8", seed, 8, period=8.0, sd=sd) for seed, sd in ((0, 0.4), (1, 0.1))]
+    tried = [summary("try-it", seed, 8, period=8.0, sd=0.04) for seed in range(2)]
+    text = page(kept(summary("full", 0, None), *base, *tried))[0]
+    assert "| met in 1 of 2 seeds (0) |" in text
+    assert "| try-it | difference, 95 % | -21.0 [" in text

@@ -86,8 +86,8 @@ def find_steps(
 
         z_k² = (xᵀ_k y)² / xᵀ_k x_k / noise_k        x_k = 1[position > k] without block means and trend
 
-    noise_k is the mean of the same over permutations of layouts within clusters. The largest z² is tested by its
-    place among those of the permutations. Steps are then chosen one after the other, each time moving those that are
+    noise_k is the mean of the same over all other permutations of layouts within clusters. The largest z² is tested by
+    its place among those of the permutations. Steps are then chosen one after the other, each time moving those that are
     there to where all explain most together, as long as another one explains `PRICE` units of noise.
 
     Args:
@@ -115,8 +115,10 @@ def find_steps(
     sum_DK = ((np.hstack(parts[:-1]) - parts[-1] @ cross_KB) @ later_BK)[:, usable]
     gram_KK = gram_KK[np.ix_(usable, usable)]
     square_DK = sum_DK**2 / np.diag(gram_KK)
-    noise_K = np.maximum(square_DK[1:].mean(axis=0), 1e-300)
-    p_value = permutation_p((square_DK / noise_K).max(axis=1))
+    # Each draw is measured by all others: one that were part of its own measure would be damped, and the observed not.
+    others_DK = np.maximum(square_DK.sum(axis=0) - square_DK, 1e-300) / draws
+    p_value = permutation_p((square_DK / others_DK).max(axis=1))
+    noise_K = others_DK[0]
     chosen, gain = _chosen(sum_DK[0], gram_KK, noise_K)
     size_G = np.linalg.solve(gram_KK[np.ix_(chosen, chosen)], sum_DK[0, chosen])
     named = [(one.name, int(edge)) for one in cut for edge in one.edge_B[:-1]]
