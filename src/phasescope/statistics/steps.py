@@ -87,8 +87,8 @@ def find_steps(
         z_k² = (xᵀ_k y)² / xᵀ_k x_k / noise_k        x_k = 1[position > k] without block means and trend
 
     noise_k is the mean of the same over all other permutations of layouts within clusters. The largest z² is tested by
-    its place among those of the permutations. Steps are then chosen one after the other, each time moving those that are
-    there to where all explain most together, as long as another one explains `PRICE` units of noise.
+    its place among those of the permutations. Steps are then chosen one after the other, each time moving those that
+    are there to where all explain most together, as long as another one explains `PRICE` units of noise.
 
     Args:
         table: the trials.
