@@ -98,6 +98,6 @@ def test_results_become_tables(tmp_path: Path) -> None:
     assert run.to_arrow().num_rows == sum(map(len, run.observations.values()))
     path = tmp_path / "b.csv"
     path.write_text("position\n" + "\n".join(str(4 * n) for n in range(40)))
-    found = ps.audit(path, strides=[4], columns={"position": "position"})
+    found = ps.audit(path, strides=[4], position="position")
     assert found.to_arrow().column("samples").to_pylist() == [40, 0, 0, 0]
     assert max(len(repr(run)), len(repr(found))) < 400

@@ -7,6 +7,7 @@ import pytest
 
 from phasescope.auditing import Locator, Settings, audit, write
 from phasescope.auditing.run import as_json
+from phasescope.auditing.settings import AuditSettings
 from phasescope.errors import UsageError
 
 
@@ -161,16 +162,21 @@ def test_a_generator_is_fixed_as_json_lines(tmp_path, byte_level):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"bar": 90.0}, "--bar 90 is outside 0 to 1"),
-        ({"accuracy": 0.0}, "--accuracy 0 is outside"),
-        ({"strides": (1,)}, "--stride 1 is outside 2 to"),
-        ({"fix": "b.jsonl"}, "--fix needs to know what to balance"),
+        ({"bar": 90.0}, "bar is 90.0; give at most 1"),
+        ({"accuracy": 0.0}, "accuracy is 0.0; give more than 0"),
+        ({"strides": (1,)}, "strides.0 is 1; give at least 2"),
     ],
 )
 def test_settings_out_of_range_are_refused(more, said):
     """One line each."""
     with pytest.raises(UsageError, match=said):
-        settings("a.jsonl", **more)
+        AuditSettings.checked(**more)
+
+
+def test_a_fix_needs_strides():
+    """Of a model, or by name."""
+    with pytest.raises(UsageError, match="--fix needs to know what to balance"):
+        settings("a.jsonl", fix="b.jsonl")
 
 
 def test_what_cannot_be_fixed_is_refused(tmp_path, byte_level):

@@ -22,8 +22,6 @@ from .results import PhaseRates, Results, analyse_scores
 from .sentence import verdict
 
 SCHEMA = 1
-WIDEST = 65_536
-"""Largest stride that is looked at."""
 FEWEST = 20
 """Scores from which they are analysed."""
 
@@ -52,7 +50,7 @@ class StrideAudit:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a benchmark is audited.
+    """How a benchmark is audited, with what `AuditSettings` name read: tokenizer and model.
 
     Attributes:
         source: its file, or `file.py:function`.
@@ -81,12 +79,6 @@ class Settings:
     fix: Path | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("--bar", self.bar), ("--accuracy", self.accuracy)):
-            if value is not None and not 0 < value <= 1:
-                raise UsageError(f"{name} {value:g} is outside 0 to 1; give an accuracy such as 0.9")
-        for stride in self.strides or ():
-            if not 2 <= stride <= WIDEST:
-                raise UsageError(f"--stride {stride} is outside 2 to {WIDEST:,}; give tokens per cache entry")
         if self.fix is not None and not self.chosen:
             raise UsageError(
                 "--fix needs to know what to balance; give --stride (it may be repeated) or --model"
