@@ -79,18 +79,22 @@ class WindowGrid:
         return window * self.stride - self.shift
 
     def closes(self, window: int) -> int:
-        """The index of the window's last token: the entry is visible to queries from here on."""
+        """The index of the window's last token: the entry is visible to queries from here, or the next, on."""
         return self.start(window) + self.width - 1
 
     def closed(self, tokens: int) -> int:
         """How many windows are complete once `tokens` tokens have been read."""
         return max(0, (tokens - self.width + self.shift) // self.stride + 1)
 
-    def longest_wait(self) -> int:
-        """The most tokens up to a query, its own included, that no complete window holds; `NEVER` with gaps."""
+    def longest_wait(self, *, closing: bool = True) -> int:
+        """The most tokens up to a query, its own included, that no visible entry holds; `NEVER` with gaps.
+
+        Args:
+            closing: whether an entry is visible from the last token of its window on, or from the next.
+        """
         if self.width < self.stride:
             return NEVER
-        return max(self.stride, self.width - self.shift) - 1
+        return max(self.stride, self.width - self.shift) - closing
 
     def windows_of(self, position: int) -> range:
         """The windows that a token is folded into: one or more, or none when width < stride."""

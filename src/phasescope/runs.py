@@ -57,6 +57,8 @@ class ModelInfo(Open):
         digest: of its weights.
         kind: the class of the model.
         tokenizer: of its prompts, where a server was given text.
+        visibility: `next` where an entry is first read by the token after the one that closes its window; null where by
+            the closing one, or where that is not known.
     """
 
     backend: Name
@@ -66,6 +68,7 @@ class ModelInfo(Open):
     digest: Name | None = None
     kind: Name | None = Field(default=None, alias="class")
     tokenizer: TokenizerName | None = None
+    visibility: Literal["next"] | None = None
     dtype: Name | None = None
     device: Name | None = None
     threads: Count | None = None

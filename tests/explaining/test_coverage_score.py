@@ -148,6 +148,15 @@ def test_the_boundary_follows_from_the_grid(grid, parted, closed):
     assert boundary(grid, grid.stride, raw=2)[1] == ()
 
 
+@pytest.mark.parametrize(
+    ("grid", "parted", "closed"),
+    [(WindowGrid(8, 8), (7,), (7,)), (WindowGrid(8, 4), (), (3,)), (WindowGrid(8, 8, 4), (3,), (3,))],
+)
+def test_entries_that_are_read_late_leave_the_last_value_its_key(grid, parted, closed):
+    """Only a key in a window's last slot is folded when its value is read."""
+    assert boundary(grid, grid.stride, closing=False) == (parted, closed)
+
+
 def test_a_boundary_repeats_within_a_multiple_of_its_stride():
     """Folded by 16, the phases of W8/S8 occur twice."""
     assert boundary(GRID, 16)[1] == (6, 7, 14, 15)

@@ -47,7 +47,7 @@ def test_without_compression_or_with_windows_of_one_token_it_is_plain_qwen3(comp
 @torch.no_grad()
 def test_attention_equals_a_loop_over_queries(ids):
     """One layer against a reference written query by query from the definition of the raw set."""
-    model = build({**W8S8, "width": 6, "stride": 4, "shift": 2}, num_hidden_layers=1)
+    model = build({**W8S8, "width": 6, "stride": 4, "shift": 2, "visibility": "closing"}, num_hidden_layers=1)
     layer = model.model.layers[0].self_attn
     torch.nn.init.normal_(layer.compressor.slot_bias)
     hidden = torch.randn(1, 30, 32)
@@ -86,7 +86,7 @@ def test_a_tail_window_adds_the_last_tokens_raw_and_takes_nothing_away():
     compressor = build(W8S8).model.layers[0].self_attn.compressor
     zeros = torch.zeros(1, 2, 20, 16)
     entries = compressor.entries(zeros, zeros, torch.zeros(1, 2, 20, 1))
-    reads = Reads(zeros, zeros, None, entries.last_token_BHN, zeros, zeros, entries.visible_from_BHT, 0)
+    reads = Reads(zeros, zeros, None, entries.last_token_BHN, zeros, zeros, entries.visible_from_BHT, 0, 0)
     plain, tail = (torch.cat(reads.visible(0, 20, n), dim=-1)[0, 0] for n in (0, 5))
     assert plain[17, 2:].nonzero().flatten().tolist() == [16, 17]
     assert tail[17, 2:].nonzero().flatten().tolist() == [13, 14, 15, 16, 17]

@@ -43,6 +43,14 @@ def test_a_control_is_folded_by_the_largest_stride_of_its_fellows(folder):
     ]
 
 
+@pytest.mark.parametrize(("visibility", "boundary"), [(None, [6, 7]), ("next", [7])])
+def test_the_boundary_follows_when_entries_are_visible(visibility, boundary):
+    """What run.json does not say is read at once; `next` leaves the value in the last slot its key."""
+    facts = {} if visibility is None else {"visibility": visibility}
+    one = described("a", [8], backend=facts)
+    assert stats_conditions.Condition("a", "run", one, 8, Observations()).boundary == boundary
+
+
 def test_a_condition_stands_beside_the_control_of_its_own_protocol(folder):
     """Query padding has no control here, and a control has none itself."""
     conditions, _ = read_conditions([folder])

@@ -17,19 +17,23 @@ MOST_ROLLS = 8
 """Rolls that are tried; a wider window is rolled by evenly spread numbers of slots."""
 
 
-def boundary(grid: WindowGrid, modulus: int, raw: int = 0) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def boundary(
+    grid: WindowGrid, modulus: int, raw: int = 0, *, closing: bool = True
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The phases at which a window's end stands between a key and the value right behind it.
 
-    A query that completes a window reads it as an entry (its last token ≤ q), so that a value in a window's last slot
-    finds its key compressed already, beside the value whose key lies in the window before.
+    Where the query that completes a window reads it as an entry (its last token ≤ q), a value in a window's last slot
+    finds its key compressed already, beside the value whose key lies in the window before; where only the next query
+    does, that value still reads its key.
 
     Args:
         grid: of one head.
         modulus: of the phases, a multiple of the grid's stride.
         raw: the last so many tokens are read uncompressed, whether an entry holds them or not.
+        closing: whether an entry is visible from the last token of its window on, or from the next.
 
     Returns:
-        *parted*, no window holds both key and value; and *closed*, the key's window is complete, so that its
+        *parted*, no window holds both key and value; and *closed*, the key's entry is visible, so that its
         uncompressed token is gone, when the value's token is read.
     """
     far = modulus * (2 * grid.width // modulus + 2)  # well inside: the first windows may begin early
@@ -40,7 +44,7 @@ def boundary(grid: WindowGrid, modulus: int, raw: int = 0) -> tuple[tuple[int, .
         last = [grid.closes(w) for w in windows if grid.start(w) <= position <= grid.closes(w)]
         if not any(position < end for end in last):
             parted.append(position - far)
-        if any(end <= position + 1 for end in last) and raw < 2:
+        if any(end + (not closing) <= position + 1 for end in last) and raw < 2:
             closed.append(position - far)
     return tuple(parted), tuple(closed)
 

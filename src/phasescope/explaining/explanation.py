@@ -27,7 +27,7 @@ from .findings import Evidence, explained
 from .gates import GateTally
 from .hooks import AttentionHook, find_attention_hooks
 from .measured import REFERENCE_CONTEXTS, Measured
-from .probe import gate_grids, has_bias, priors, rolled, uncompressed
+from .probe import gate_grids, has_bias, priors, reads_closing, rolled, uncompressed
 from .result import Cost, ExplanationResult, Method, read_explanation
 from .settings import ExplainSettings
 from .specialisation import PhaseAxis
@@ -150,6 +150,7 @@ class Explanation:
             gates=tally.profiles(priors(self.hooks)),
             coverage=tally.coverage_score(),
             grids={hook.layer: grids for hook in self.hooks if (grids := _grids_of(hook))},
+            closing=all(reads_closing(hook.attention) for hook in self.hooks),
             raw=max((uncompressed(hook.attention) for hook in self.hooks if _grids_of(hook)), default=0),
         )
         method = Method(

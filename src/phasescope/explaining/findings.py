@@ -74,6 +74,7 @@ class Evidence:
         coverage: the coverage score; None where gates don't give one.
         grids: of every layer that has any, by layer, one per head.
         raw: every query reads the last so many tokens uncompressed.
+        closing: whether the token that closes a window reads its entry, and not only the next one.
     """
 
     measured: Measured
@@ -85,6 +86,7 @@ class Evidence:
     coverage: CoverageScore | None
     grids: Mapping[int, Sequence[WindowGrid]]
     raw: int
+    closing: bool
 
 
 def explained(
@@ -175,7 +177,11 @@ def _boundary(tables: dict[str, Table], evidence: Evidence) -> BoundaryResult:
     """The boundary of the one grid that all heads share (none where grids differ), measured and with rolled gates."""
     axis = evidence.axis
     grids = {grid for heads in evidence.grids.values() for grid in heads}
-    parted, closed = boundary(grids.pop(), axis.stride, evidence.raw) if len(grids) == 1 else ((), ())
+    parted, closed = (
+        boundary(grids.pop(), axis.stride, evidence.raw, closing=evidence.closing)
+        if len(grids) == 1
+        else ((), ())
+    )
     measured = tabulate(evidence.measured.observed)
     rolls = [(slots, tables[name]) for slots, name in evidence.rolls]
     return BoundaryResult(

@@ -28,12 +28,14 @@ class Read:
         grids: one per KV head.
         weight_BHNWC: weights over the slots of each window; one channel for scalar gates.
         raw: a query reads the last so many tokens uncompressed, whether an entry holds them or not.
+        closing: whether an entry is visible from the last token of its window on, or from the next.
     """
 
     layer: int
     grids: tuple[WindowGrid, ...]
     weight_BHNWC: Floats
     raw: int = 0
+    closing: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +115,9 @@ class GateTally:
 
 
 def part_by(read: Read, part_HNW: Floats, token: int, by: int | None) -> Floats:
-    """The largest part that a token has in a window that is closed at query `by`, for each head.
+    """The largest part that a token has in a window that query `by` reads as an entry, for each head.
 
-    1 where the query reads the token uncompressed: no complete window holds it by then, or it is near enough.
+    1 where the query reads the token uncompressed: no visible entry holds it by then, or it is near enough.
 
     Args:
         read: the layer.
@@ -128,13 +130,14 @@ def part_by(read: Read, part_HNW: Floats, token: int, by: int | None) -> Floats:
     if by is not None and token > by - read.raw:
         return found_H
     windows = part_HNW.shape[1]
+    ended = None if by is None else by - (not read.closing)
     for head, grid in enumerate(read.grids):
         newest = (token + grid.shift) // grid.stride
         oldest = max(0, -((grid.width - 1 - token - grid.shift) // grid.stride))
         parts = [
             part_HNW[head, window, token - grid.start(window)]
             for window in range(oldest, min(newest, windows - 1) + 1)
-            if token - grid.start(window) < grid.width and (by is None or grid.closes(window) <= by)
+            if token - grid.start(window) < grid.width and (ended is None or grid.closes(window) <= ended)
         ]
         found_H[head] = max(parts, default=1.0)
     return found_H

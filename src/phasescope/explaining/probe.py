@@ -49,7 +49,9 @@ def _pool(hook: AttentionHook, compressor: AbstractWindowPool, seen: dict[int, R
         whole = weight_BHNWC
         if len(set(compressor.grids)) > 1:  # a shifted grid may complete one window less
             whole = weight_BHNWC[:, :, :-1]
-        seen[hook.layer] = Read(hook.layer, compressor.grids, _numpy(whole), raw)
+        seen[hook.layer] = Read(
+            hook.layer, compressor.grids, _numpy(whole), raw, reads_closing(hook.attention)
+        )
         return weight_BHNWC
 
     compressor.__dict__["weights_BHNWC"] = weights
@@ -63,6 +65,12 @@ def uncompressed(attention: Any) -> int:
     """How many of the last tokens every query of a layer reads uncompressed."""
     plan = getattr(attention, "plan", None)
     return int(plan.tail if plan is not None else attention.config.sliding_window)
+
+
+def reads_closing(attention: Any) -> bool:
+    """Whether the token that closes a window reads its entry, and not only the next one."""
+    plan = getattr(attention, "plan", None)
+    return plan is None or bool(plan.closing)
 
 
 def _series(compressor: Any) -> Any:
@@ -120,7 +128,9 @@ def _pooled_series(hook: AttentionHook, pool: Any, seen: dict[int, Read]) -> Ite
     def note(module: nn.Module, args: Any, gate_BTG: Tensor) -> None:
         weight_BNWC = series_weights_BNWC(gate_BTG, pool.position_bias, series)
         grids = (series_grid(stride, series),)
-        seen[hook.layer] = Read(hook.layer, grids, _numpy(weight_BNWC[:, None]), raw)
+        seen[hook.layer] = Read(
+            hook.layer, grids, _numpy(weight_BNWC[:, None]), raw, reads_closing(hook.attention)
+        )
 
     handle = pool.gate_proj.register_forward_hook(note)
     try:

@@ -32,12 +32,14 @@ of the tokens that none of its queries can see, and is 2.5 times as fast at 256 
 class CompressedAttention(Qwen3Attention):
     """Qwen3 attention that reads visible entries and uncompressed tokens in one softmax.
 
-        entry j is visible at q              iff last_token_j <= q
-        q reads token t uncompressed         iff t <= q and (q < visible_from_t, or t > q − tail)
+        entry j is visible at q              iff last_token_j + delay <= q
+        q reads token t uncompressed         iff t <= q and (q < visible_from_t + delay, or t > q − tail)
 
-    No token is read twice (but for a sliding window of `tail` tokens), W = S = 1 is full attention, and the newest
-    tokens are never lost. Queries are read in blocks, so that memory grows with the number of tokens and not with
-    its square; the cache keeps entries and the uncompressed tokens that a later query may still need.
+    The delay is 0 where the token that closes a window reads its entry (`Compression.visibility`), and 1 where the next
+    one is the first to do so. No token is read twice (but for a sliding window of `tail` tokens), W = S = 1 is full
+    attention, and the newest tokens are never lost. Queries are read in blocks, so that memory grows with the number
+    of tokens and not with its square; the cache keeps entries and the uncompressed tokens that a later query may still
+    need.
 
     Beside grid and gate a `Compression` says: with `binding` one tensor is key and value, rotated as a key and
     turned back by the query's position at the output; `rotary` is the share of each head's channels, the last
@@ -55,6 +57,7 @@ class CompressedAttention(Qwen3Attention):
         heads = config.num_key_value_heads or config.num_attention_heads
         grids = plan.grids(config.num_hidden_layers, heads)[layer_idx]
         self.plan = plan
+        self.delay = int(not plan.closing)
         self.compressor: AbstractCompressor = COMPRESSORS.load(plan.compressor)(
             grids, config.hidden_size, self.head_dim, **plan.settings
         )
@@ -158,7 +161,9 @@ class CompressedAttention(Qwen3Attention):
         raw_value = raw_key if layer.raw_value is None else layer.raw_value
         if layer.keys is None or layer.last_token is None:
             key, none = raw_key[:, :, :0], layer.visible_from[:, :, :0]
-            return Reads(key, key, layer.index, none, raw_key, raw_value, layer.visible_from, layer.start)
+            return Reads(
+                key, key, layer.index, none, raw_key, raw_value, layer.visible_from, layer.start, self.delay
+            )
         value = layer.keys if layer.values is None else layer.values
         return Reads(
             layer.keys,
@@ -169,6 +174,7 @@ class CompressedAttention(Qwen3Attention):
             raw_value,
             layer.visible_from,
             layer.start,
+            self.delay,
         )
 
     def _block(
@@ -229,7 +235,10 @@ class CompressedAttention(Qwen3Attention):
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What queries read: entries, and uncompressed tokens from `start` on; keys are rotated."""
+    """What queries read: entries, and uncompressed tokens from `start` on; keys are rotated.
+
+    `delay` is how many tokens after the one that closes its window an entry is visible.
+    """
 
     key_BHND: Tensor
     value_BHND: Tensor
@@ -239,6 +248,7 @@ class Reads:
     raw_value_BHTD: Tensor
     visible_from_BHT: Tensor
     start: int
+    delay: int
 
     def visible(self, first: int, queries: int, tail: int) -> tuple[Tensor, Tensor]:
         """Which entries and which uncompressed tokens the queries from position `first` on read, [B, H, Q, …].
@@ -250,18 +260,19 @@ class Reads:
         token_T = torch.arange(self.start, self.start + self.visible_from_BHT.shape[2], device=device)
         visible_from_BH1T = self.visible_from_BHT[:, :, None]
         in_tail_QT = token_T > query_Q1 - tail
-        open_BHQT = (visible_from_BH1T > query_Q1) | in_tail_QT & (visible_from_BH1T != HIDDEN)
+        ended_Q1 = query_Q1 - self.delay  # windows that are complete with this token are visible
+        open_BHQT = (visible_from_BH1T > ended_Q1) | in_tail_QT & (visible_from_BH1T != HIDDEN)
         raw_BHQT = open_BHQT & (token_T <= query_Q1) | (visible_from_BH1T == HIDDEN) & (token_T == query_Q1)
-        return self.last_token_BHN[:, :, None] <= query_Q1, raw_BHQT
+        return self.last_token_BHN[:, :, None] <= ended_Q1, raw_BHQT
 
     def reach(self, firsts: list[int], ends: list[int], tail: int) -> tuple[list[int], list[int]]:
         """For blocks of queries: how many entries, and from which token on uncompressed ones, they can read."""
         device = self.visible_from_BHT.device
-        last_C = torch.tensor(ends, device=device) - 1
+        last_C = torch.tensor(ends, device=device) - 1 - self.delay
         visible_C = (self.last_token_BHN[..., None] <= last_C).sum(2).amax((0, 1))
         first_C = torch.tensor(firsts, device=device)
         latest_T = self.visible_from_BHT.amax((0, 1)).cummax(0).values
-        open_C = torch.searchsorted(latest_T, first_C, right=True) + self.start
+        open_C = torch.searchsorted(latest_T, first_C - self.delay, right=True) + self.start
         lowest_C = torch.minimum(open_C, first_C + min(0, 1 - tail)).clamp(min=self.start)
         counts, lowest = torch.stack([visible_C, lowest_C]).tolist()
         return counts, lowest
@@ -278,6 +289,7 @@ class Reads:
             self.raw_value_BHTD[:, :, tokens],
             self.visible_from_BHT[:, :, tokens],
             lowest,
+            self.delay,
         )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from inspect import signature
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, model_validator
 
 from ..catalog import COMPRESSORS
 from ..errors import UsageError
@@ -13,6 +13,8 @@ from ..grid import NEVER, WIDEST, WindowGrid
 from ..settings import Settings, setting
 
 PANEL = "Compression"
+AT_ONCE = ("csa", "hca")
+"""Compressors whose entries are visible to the token that closes their window, where nobody says otherwise."""
 Shift = int | tuple[int, ...] | tuple[tuple[int, ...], ...]
 
 
@@ -36,6 +38,11 @@ class Compression(Settings):
         ge=0,
         le=WIDEST,
     )
+    visibility: Literal["closing", "next"] = setting(
+        "next",
+        "Who first reads an entry: the token that closes its window, or the next one (csa and hca: closing).",
+        panel=PANEL,
+    )
     binding: bool = setting(
         False, "Key and value are one tensor, rotated as a key and turned back at the output.", panel=PANEL
     )
@@ -49,6 +56,20 @@ class Compression(Settings):
     sink: bool = setting(False, "One more logit per query head, with nothing to read.", panel=PANEL)
     settings: dict[str, Any] = Field(default_factory=dict)
     """Further settings of the compressor, by name."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _visible(cls, given: Any, info: ValidationInfo) -> Any:
+        """What a file does not say was written by version 0.1, where every entry was visible to its closing token."""
+        if not isinstance(given, dict):
+            return given
+        at_once = info.mode == "json" or given.get("compressor") in AT_ONCE
+        return {"visibility": "closing" if at_once else "next", **given}
+
+    @property
+    def closing(self) -> bool:
+        """Whether an entry is visible to the token that closes its window."""
+        return self.visibility == "closing"
 
     def grids(self, layers: int, heads: int) -> tuple[tuple[WindowGrid, ...], ...]:
         """The grid of every layer and KV head.
@@ -89,7 +110,7 @@ class Compression(Settings):
             )
         grids = self.grids(layers, heads)
         if compressor.tail_only:
-            wait = max(grid.longest_wait() for layer in grids for grid in layer)
+            wait = max(grid.longest_wait(closing=self.closing) for layer in grids for grid in layer)
             if wait > self.tail:
                 raise UsageError(
                     f"unread tokens: {self.compressor} reads only the last {self.tail} tokens uncompressed (tail), and "

@@ -38,6 +38,13 @@ class CompressedQwen3Config(Qwen3Config):
         if any(kind != "full_attention" for kind in self.layer_types or ()):
             raise UsageError("compression replaces full attention; set use_sliding_window to false")
 
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """From the content of a config.json; what does not say when entries are visible is of version 0.1."""
+        if isinstance(given := config_dict.get("compression"), dict):
+            config_dict = {**config_dict, "compression": {"visibility": "closing", **given}}
+        return super().from_dict(config_dict, **kwargs)
+
     @property
     def plan(self) -> Compression | None:
         """The validated form of `compression`."""

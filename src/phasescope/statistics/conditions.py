@@ -56,7 +56,9 @@ class Condition:
     @property
     def boundary(self) -> list[int]:
         """Residues at which the boundary of its model's windows loses a fact; none without a grid."""
-        return boundary_residues(self.described.backend.grids or (), self.fold) if self.stride else []
+        backend = self.described.backend
+        closing = backend.visibility != "next"
+        return boundary_residues(backend.grids or (), self.fold, closing=closing) if self.stride else []
 
     @property
     def coordinate(self) -> Literal["source", "query"]:

@@ -104,11 +104,11 @@ def sequence_flops(settings: Training, sizes: Sizes, tokens: int, scored: int, b
     again = 1.0 if settings.compression is not None and tokens > BLOCK else 0.0
     products = 2 * (sizes.multiplied * tokens + settings.vocabulary_size * settings.hidden_size * scored)
     grids: list[WindowGrid | None] = [None] * settings.layers
-    tail = 0
+    tail = delay = 0
     if settings.compression is not None:
-        tail = settings.compression.tail
+        tail, delay = settings.compression.tail, int(not settings.compression.closing)
         grids = [heads[0] for heads in settings.compression.grids(settings.layers, settings.kv_heads)]
-    keys = sum(_read_together(grid, tokens, tail, block) for grid in grids)
+    keys = sum(_read_together(grid, tokens, tail, block, delay) for grid in grids)
     attention = 4 * settings.heads * settings.head_dim * keys
     return (1 + BACKWARD) * products + (1 + ATTENTION_BACKWARD + again) * attention
 
@@ -119,19 +119,22 @@ def mean_length(settings: Training, pairs: int) -> float:
     return 4 * pairs + (pairs - 1) + min(settings.task.fillers, 4 * pairs) / 2
 
 
-def _read_together(grid: WindowGrid | None, tokens: int, tail: int, block: int) -> int:
-    """Queries × keys of one head and layer; without a grid every query meets every token."""
+def _read_together(grid: WindowGrid | None, tokens: int, tail: int, block: int, delay: int) -> int:
+    """Queries × keys of one head and layer; without a grid every query meets every token.
+
+    An entry is visible `delay` tokens after the one that closes its window.
+    """
     if grid is None:
         return tokens * tokens
     total = 0
     for first in range(0, tokens, block):
         end = min(first + block, tokens)
-        closed = grid.closed(first + 1)
+        closed = grid.closed(first + 1 - delay)
         open_ = grid.closes(closed - 1) + 1 if closed else 0
         if grid.width < grid.stride:
             open_ = min(open_, grid.width)  # the tokens between windows stay raw for ever
         raw = end - max(0, min(open_, first + min(0, 1 - tail)))
-        total += (end - first) * (grid.closed(end) + raw)
+        total += (end - first) * (grid.closed(end - delay) + raw)
     return total
 
 

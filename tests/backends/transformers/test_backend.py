@@ -15,6 +15,7 @@ from phasescope import Reply, Trial, UsageError, WindowGrid
 from phasescope.backends.prefixes import contexts
 from phasescope.backends.transformers.backend import TransformersBackend
 from phasescope.backends.transformers.load import folder_vocabulary
+from phasescope.checkpoints import zoo
 from phasescope.errors import PhasescopeError
 from phasescope.protocols import InSequencePadding, PrefixPadding, QueryPadding
 from tests.builders.tiny_models import GRIDS, MODELS, SHAPE, VOCABULARY, deepseek_v4, ours, qwen3
@@ -249,6 +250,21 @@ def test_the_digest_changes_with_a_weight_and_with_the_grid() -> None:
         model.lm_head.weight[3, 3] += 1e-3
     digests.add(backend(model).describe()["digest"])
     assert len(digests) == 3
+
+
+def test_when_entries_are_visible_is_said_only_where_version_0_1_did_not_have_it() -> None:
+    """A model of version 0.1 has the digest and the description that it had there; `next` is another model."""
+    named = {
+        visibility: ours({**GRIDS[0], "visibility": visibility}).eval() for visibility in ("closing", "next")
+    }
+    named["next"].load_state_dict(named["closing"].state_dict())
+    closing, late = (backend(model).describe() for model in named.values())
+    assert "visibility" not in closing
+    assert late["visibility"] == "next"
+    assert closing["digest"] != late["digest"]
+    assert TransformersBackend.load(zoo.folder("w8s8-2kv")).describe()["digest"] == (
+        "0c0f1a8f6b02f1defb3f6734e3ece8f84c69a030f4cd3949bac0c8a18f9d5633"  # as version 0.1 wrote it
+    )
 
 
 @pytest.mark.parametrize(

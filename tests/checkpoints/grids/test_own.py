@@ -60,6 +60,16 @@ def test_the_zoo_is_read_as_its_cards_say() -> None:
             assert found.reach == max(plan.width - 1 - max(shifts), plan.tail)
 
 
+def test_entries_that_are_read_late_reach_one_token_further() -> None:
+    """A config that does not say is of version 0.1, whose closing token read the entry."""
+    late = config({"compressor": "scalar_gate", "width": 8, "stride": 8})
+    old = {**late, "compression": {k: v for k, v in late["compression"].items() if k != "visibility"}}
+    found, before = read_config(late), read_config(old)
+    assert (found.reach, before.reach) == (8, 7)
+    assert any("the next one reads the entry" in note for note in found.notes)
+    assert not any("the next one" in note for note in before.notes)
+
+
 def test_windows_that_follow_content_have_no_fixed_stride() -> None:
     """Mean and longest window are told all the same, as a backend describes them."""
     found = read_config(config(PLANS[3]))

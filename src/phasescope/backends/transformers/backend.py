@@ -151,6 +151,7 @@ class TransformersBackend:
     def describe(self) -> dict[str, Any]:
         """What answers, down to a hash of its weights, and what the last digits depend on."""
         grids = self._grids
+        late = getattr(getattr(self.model.config, "plan", None), "visibility", None) == "next"
         return {
             "backend": "transformers",
             "model": self.name,
@@ -165,7 +166,8 @@ class TransformersBackend:
             "max_tokens": self.max_tokens,
             "prefill_chunk": self.prefill_chunk,
             "share_prefix": self.share_prefix,
-            # Only where it matters, so that runs of sound models go on as they began.
+            # Only where it matters, so that runs of sound models, and of those of version 0.1, go on as they began.
+            **({"visibility": "next"} if late else {}),
             **({"read_alone": self.proof.fault} if self.proof.fault else {}),
         }
 
@@ -388,6 +390,9 @@ class TransformersBackend:
             for key, value in self.model.config.to_dict().items()
             if not key.startswith("_") and key != "transformers_version"
         }
+        plan = config.get("compression")
+        if isinstance(plan, dict) and plan.get("visibility") == "closing":  # version 0.1 knew no other
+            config["compression"] = {key: value for key, value in plan.items() if key != "visibility"}
         digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode())
         for name, tensor in sorted(self.model.state_dict().items()):
             digest.update(name.encode())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...errors import UsageError
 from ...grid import WindowGrid
 from ...models.compression import Compression
@@ -25,7 +23,7 @@ def read_own(fields: Fields) -> Reading:
         return Reading((), "compression is null: full attention")
     given = fields.part("compression")
     try:
-        plan = Compression.checked(**given.values)
+        plan = Compression.checked(**{"visibility": "closing", **given.values})  # version 0.1 did not say it
         by_layer = plan.grids(count, heads)
     except UsageError as error:
         raise UsageError(f"{given.source}: {error}") from None
@@ -35,29 +33,31 @@ def read_own(fields: Fields) -> Reading:
     learned = plan.compressor != "uniform"
     layers = []
     for index, grids in enumerate(by_layer):
-        folds = [_fold(grid, anchor, plan.tail, learned, raw) for grid in dict.fromkeys(grids)]
+        folds = [_fold(grid, anchor, plan, learned, raw) for grid in dict.fromkeys(grids)]
         layers.append(Layer(index, plan.compressor, tuple(folds)))
-    return Reading(tuple(layers), "", _notes(dynamic, plan.stride, plan.tail, plan.settings))
+    return Reading(tuple(layers), "", _notes(dynamic, plan))
 
 
-def _fold(grid: WindowGrid, anchor: Anchor, tail: int, learned: bool, raw: int | None) -> Fold:
-    """Nothing depends on the grid before the first window is complete; a longer tail keeps all tokens readable."""
-    before = grid.closes(0)
-    reach = max(tail, before)
+def _fold(grid: WindowGrid, anchor: Anchor, plan: Compression, learned: bool, raw: int | None) -> Fold:
+    """Nothing depends on the grid before the first entry is visible; a longer tail keeps all tokens readable."""
+    before = grid.closes(0) + (not plan.closing)
+    reach = max(plan.tail, before)
     bias = learned and anchor != "content"
     return Fold(
         "pooled content", grid, anchor, reach, reach == before, learned, tail=True, raw=raw, bias=bias
     )
 
 
-def _notes(dynamic: bool, stride: int, tail: int, settings: dict[str, Any]) -> tuple[str, ...]:
+def _notes(dynamic: bool, plan: Compression) -> tuple[str, ...]:
     notes = [
-        f"the last {tail} tokens are read uncompressed, in an entry or not"
-        if tail
+        f"the last {plan.tail} tokens are read uncompressed, in an entry or not"
+        if plan.tail
         else "a token is read uncompressed until its entry is complete, and never both ways"
     ]
+    if not plan.closing:
+        notes.append("the token that closes a window still reads its tokens; the next one reads the entry")
     if dynamic:
-        notes.append(f"windows end where the content says so, after {stride} tokens on average")
-    if settings.get("topk"):
-        notes.append(f"a query reads the {settings['topk']} best entries of an indexer")
+        notes.append(f"windows end where the content says so, after {plan.stride} tokens on average")
+    if plan.settings.get("topk"):
+        notes.append(f"a query reads the {plan.settings['topk']} best entries of an indexer")
     return tuple(notes)

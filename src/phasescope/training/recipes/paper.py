@@ -72,8 +72,12 @@ def rows(text: Text | None) -> dict[str, Training]:
 
 
 def grid(width: int, stride: int, **changed: Any) -> Compression:
-    """A grid with the reference's scalar gate, but for what is changed."""
-    return Compression(**{"compressor": "scalar_gate", "width": width, "stride": stride, **changed})
+    """A grid with the reference's scalar gate, but for what is changed.
+
+    Entries are visible to the token that closes their window, as in version 0.1, whose runs these rows repeat.
+    """
+    base = {"compressor": "scalar_gate", "width": width, "stride": stride, "visibility": "closing"}
+    return Compression(**{**base, **changed})
 
 
 def _row(compression: Compression | None, text: Text | None, kv_heads: int = 1) -> Training:
