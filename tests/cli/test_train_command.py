@@ -94,7 +94,8 @@ def test_every_kind_of_option_reaches_its_field(settings, corpus):
     made = settings(
         f"--corpus {corpus.folder} --text-rows 6 --text-tokens 32 --text-weight 0.5 --compressor csa --width 8 "
         "--stride 4 --shift 4 --tail 8 --binding --setting topk=4 --rotary 0.5 --sink --kv-heads 1 "
-        "--hidden-size 32 --rows 12 --queries 100 --fillers 5 --keys 20 --optimizer adamw --schedule cosine "
+        "--visibility next --hidden-size 32 --rows 12 --queries 100 --fillers 5 --keys 20 --packed --shared-ids "
+        "--optimizer adamw --schedule cosine "
         "--precision bf16 --accumulate 2 --clip 0.5 --weight-decay 0.1 --warmup 3 --decay 0.5 --lr-matrices 0.1"
     )
     assert made.text.model_dump(exclude={"corpus", "vocabulary"}) == {"rows": 6, "tokens": 32, "weight": 0.5}
@@ -104,11 +105,13 @@ def test_every_kind_of_option_reaches_its_field(settings, corpus):
         stride=4,
         shift=4,
         tail=8,
+        visibility="next",
         binding=True,
         rotary=0.5,
         sink=True,
         settings={"topk": 4},
     )
+    assert (made.task.packed, made.task.shared_ids, made.task.asked.pairs) == (True, True, 20)
     assert (made.hidden_size, made.rows, made.queries, made.task.fillers) == (32, 12, 100, 5)
     assert (made.optimizer, made.schedule, made.precision, made.accumulate) == ("adamw", "cosine", "bf16", 2)
     assert (made.clip, made.weight_decay, made.warmup, made.decay, made.lr_matrices) == (

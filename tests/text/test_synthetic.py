@@ -42,6 +42,21 @@ def test_pairs_repeat_no_key_and_no_value_and_cover_the_vocabulary() -> None:
     assert set(drawn[..., 1].flat) == set(VOCABULARY.values)
 
 
+def test_keys_and_values_may_be_one_set_of_names() -> None:
+    """32 names make 16 records of 32 different names, each of them a key here and a value there; JSON keeps it."""
+    one = VOCABULARY.shared()
+    assert (one.shares, one.pairs, len(one.every), one.shared()) == (True, 16, 40, one)
+    assert RetrievalVocabulary.model_validate_json(one.model_dump_json()) == one
+    rng = np.random.default_rng(0)
+    drawn = np.stack([draw_pairs(one, 16, rng) for _ in range(200)])
+    assert all(len(set(pairs.flat)) == 32 for pairs in drawn)
+    assert set(drawn[..., 0].flat) == set(drawn[..., 1].flat) == set(one.keys)
+    with pytest.raises(UsageError, match="allows 1 to 16"):
+        draw_pairs(one, 17, rng)
+    with pytest.raises(ValidationError, match="a record needs two"):
+        RetrievalVocabulary(fillers=(0,), keys=(1,), values=(1,))
+
+
 @pytest.mark.parametrize("pairs", [0, 13])
 def test_more_pairs_than_there_are_names_are_refused(pairs: int) -> None:
     """The message says how many the vocabulary allows."""

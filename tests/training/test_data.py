@@ -1,10 +1,14 @@
 """Training sequences ask for what the context says, and nothing else carries loss."""
 
+import hashlib
+
 import numpy as np
 import pytest
 
 from phasescope.text.synthetic import RetrievalVocabulary
+from phasescope.training import Training
 from phasescope.training.data import IGNORED, RetrievalTask
+from phasescope.training.work import mean_length
 
 TASK = RetrievalTask(vocabulary=RetrievalVocabulary.contiguous(10, 40, 40), fillers=30)
 
@@ -44,6 +48,51 @@ def test_the_same_generator_gives_the_same_batch():
     """A batch depends on its generator alone."""
     one, two = (TASK.batch(4, 8, np.random.default_rng(3))[0] for _ in range(2))
     assert np.array_equal(one, two)
+
+
+@pytest.mark.parametrize("roles", ["fixed", "drawn"])
+def test_shared_ids_make_any_name_a_key_and_a_value_once_a_context(roles):
+    """Of 8 records no two share a name; over sequences every name is both, and fixed fillers are neither."""
+    keys, values, fillers = set(), set(), set(TASK.vocabulary.fillers)
+    task = TASK.model_copy(update={"shared_ids": True, "packed": True, "roles": roles})
+    for seed in range(60):
+        ids, _ = task.batch(4, 8, np.random.default_rng(seed))
+        for row in ids:
+            asked = row[-16:].reshape(-1, 2)
+            assert len(set(asked.flat)) == 16
+            keys |= set(asked[:, 0].tolist())
+            values |= set(asked[:, 1].tolist())
+    assert keys == values == set(TASK.vocabulary.every) - (fillers if roles == "fixed" else set())
+
+
+def test_packed_records_stand_side_by_side_with_fillers_around():
+    """All keys of a row are two tokens apart; the block stands on every residue, and its batches are no longer."""
+    task, residues = TASK.model_copy(update={"packed": True}), set()
+    for seed in range(60):
+        ids, _ = task.batch(4, 12, np.random.default_rng(seed))
+        assert ids.shape[1] <= task.most_tokens(12) < TASK.most_tokens(12)
+        for row in ids[:, :-24]:
+            keys = np.flatnonzero((row >= 10) & (row < 50))
+            assert set(np.diff(keys)) == {2}
+            residues.add(keys[0] % 8)
+    assert residues == set(range(8))
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_the_mean_length_of_a_batch_is_what_a_plan_counts(packed):
+    """Over 2,000 batches, within one and a half tokens."""
+    settings = Training(task=TASK.model_copy(update={"packed": packed}))
+    lengths = [settings.task.batch(1, 9, np.random.default_rng(n))[0].shape[1] for n in range(2000)]
+    assert np.mean(lengths) == pytest.approx(mean_length(settings, 9), abs=1.5)
+
+
+def test_what_training_draws_by_default_is_what_version_0_1_drew():
+    """The digest of a batch of each role, so that runs of version 0.1 can be repeated."""
+    digests = []
+    for roles in ("fixed", "drawn"):
+        ids, _ = RetrievalTask(roles=roles).batch(8, 9, np.random.default_rng(4))
+        digests.append(hashlib.sha256(ids.tobytes()).hexdigest()[:16])
+    assert digests == ["8549b2850c1c5feb", "56c979a60516d204"]
 
 
 def test_drawn_roles_make_any_token_a_key_a_value_and_a_filler():

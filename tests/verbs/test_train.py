@@ -4,13 +4,16 @@ import json
 import math
 import sys
 
+import numpy as np
 import pytest
 import torch
 from benchmarks.made_tokenizer import made_tokenizer, made_words
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from phasescope import PhasescopeError, UsageError
+from phasescope.backends.transformers.backend import TransformersBackend
 from phasescope.backends.transformers.load import folder_vocabulary
+from phasescope.protocols import PrefixPadding
 from phasescope.text.corpus import build
 from phasescope.text.tokens import Tokenizer
 from phasescope.training import RECIPES, RetrievalTask, Training, held_out_loss
@@ -126,6 +129,23 @@ def test_a_card_can_leave_out_the_measurement(tmp_path):
     assert "measured" not in card
     assert not (tmp_path / "phase").exists()
     assert folder_vocabulary(tmp_path) == settings.task.vocabulary
+
+
+def test_a_model_of_shared_ids_is_asked_with_shared_ids(tmp_path):
+    """Its card names one set of keys and values, and what measures it draws both from there."""
+    task = {"keys": 8, "shared_ids": True, "packed": True}
+    settings = training_settings(Inputs(), task=task, compression=GRID, **SHAPE, **FEW)
+    assert (settings.compression.visibility, settings.task.vocabulary.shares) == ("next", False)
+    train(settings, tmp_path, Inputs(), command="as given", measured=False)
+    backend = TransformersBackend.load(tmp_path)
+    names = backend.vocabulary()
+    assert names == settings.task.asked
+    assert len(names.keys) == 16
+    (batch,) = PrefixPadding(pairs=4, contexts=1).batches(names, np.random.default_rng(0))
+    keys, values = {t.prompt_ids[-1] for t in batch}, set(batch[0].candidate_ids)
+    assert keys | values <= set(names.keys)
+    assert not keys & values
+    assert all(reply.ids[0] < settings.vocabulary_size for reply in backend.answer(batch[:4]))
 
 
 def test_a_card_of_damaged_files_is_refused_in_one_line(tmp_path):

@@ -201,7 +201,7 @@ class Training(Settings):
             raise ValueError(f"head_dim {self.head_dim} is odd; rotary embedding turns pairs of channels")
         if self.task is None and self.text is None:
             raise ValueError("there is nothing to train on; give a task, or text")
-        if self.task is not None and self.max_pairs > (most := self.task.vocabulary.pairs):
+        if self.task is not None and self.max_pairs > (most := self.task.asked.pairs):
             raise ValueError(
                 f"max_pairs is {self.max_pairs}, and the records' vocabulary allows {most} pairs"
             )

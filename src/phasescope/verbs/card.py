@@ -82,7 +82,7 @@ def write_card(
             "loss": round(state.loss, 4),
             "accuracy": round(state.accuracy, 4),
             "pairs": state.pairs,
-            "vocabulary": plain["task"]["vocabulary"],
+            "vocabulary": task.asked.model_dump(mode="json"),
         }
     if corpus is not None:
         card["text"] = {"corpus": corpus.facts.digest}

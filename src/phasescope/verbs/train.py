@@ -64,7 +64,7 @@ def training_settings(
         records: whether there are records in the mixture.
         compression: fields of `Compression`; the compressor `none` is full attention.
         text: fields of `Text`.
-        task: `fillers` and `roles` of `RetrievalTask`, and `keys`: how many keys, and values, records are drawn from.
+        task: fields of `RetrievalTask`, and `keys`: how many keys, and values, records are drawn from.
         **given: fields of `Training`.
 
     Raises:
@@ -276,8 +276,8 @@ def _task(base: Given | None, given: Given, text: Text | None, start: Path | Non
         if not 1 <= keys <= MOST_KEYS:
             raise UsageError(f"keys is {keys}; give 1 to {MOST_KEYS:,}")
         vocabulary = RetrievalVocabulary.contiguous(len(vocabulary["fillers"]), keys, keys, first)
-    task |= {name: given[name] for name in ("fillers", "roles") if name in given}
-    return {**task, "vocabulary": vocabulary}
+    said = {name: value for name, value in given.items() if name != "keys"}
+    return {**task, **said, "vocabulary": vocabulary}
 
 
 def _check_tokenizer(corpus: Corpus | None, start: Path) -> None:

@@ -45,7 +45,7 @@ def watcher(
         if settings.text is not None and corpus is not None:
             facts["held_out"] = held_out_loss(model, corpus, settings.text.tokens, HELD_OUT_WINDOWS)
         if settings.task is not None:
-            backend = TransformersBackend(model, settings.task.vocabulary, name="now")
+            backend = TransformersBackend(model, settings.task.asked, name="now")
             with watched(model) as tallies:
                 seen = list(observed("now", backend, protocol, np.random.default_rng(WATCH_SEED)))
             facts |= _curve(seen, settings.compression.stride if settings.compression else RESIDUES)
