@@ -10,6 +10,8 @@ import torch
 from transformers import (
     BambaConfig,
     BambaForCausalLM,
+    BertConfig,
+    BertLMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
     Mamba2Config,
@@ -22,6 +24,7 @@ from phasescope.backends.transformers.backend import TransformersBackend
 from phasescope.errors import UsageError
 from phasescope.records import Trial
 from phasescope.text.synthetic import RetrievalVocabulary
+from tests.builders.families import measured
 
 IDS = RetrievalVocabulary.contiguous(8, 40, 40)
 SMALL: dict[str, Any] = {"vocab_size": 128, "hidden_size": 64, "num_hidden_layers": 3}
@@ -122,3 +125,17 @@ def test_a_model_that_draws_is_refused(rng):
 def test_a_sound_model_is_described_as_before():
     """So that its runs go on where they were begun."""
     assert "read_alone" not in TransformersBackend(llama(), IDS, name="tiny").describe()
+
+
+def test_a_model_that_sees_later_tokens_is_refused(rng):
+    """BERT as it is released: its forced answers would have read themselves."""
+    config = BertConfig(**SMALL, num_attention_heads=4, intermediate_size=64, initializer_range=0.3)
+    model = BertLMHeadModel(config)
+    with pytest.raises(UsageError, match="reads tokens that come after the one it predicts"):
+        TransformersBackend(model, IDS, name="tiny").answer(questions(rng))
+
+
+def test_a_prompt_begins_at_the_positions_of_the_model():
+    """RoBERTa's begin after its pad token's id, where `generate` itself would begin at 0."""
+    found = measured("roberta")
+    assert (found.way, found.difference is not None and found.difference < 1e-5) == ("alone", True)

@@ -20,8 +20,9 @@ def forward(
 ) -> Any:
     """The model's output for a chunk, with the logits of its last `keep` tokens.
 
-    Positions are passed wherever `generate` passes them, because the default of some models (Bamba) begins at 0 in
-    every chunk, whatever the cache holds.
+    Positions are passed behind a cache wherever `generate` passes them, because the default of some models (Bamba)
+    begins at 0 in every chunk, whatever the cache holds. The start of a prompt is left to the model: RoBERTa and its
+    kin count from their pad token's id on.
 
     Args:
         model: a causal language model.
@@ -32,7 +33,7 @@ def forward(
         use_cache: False makes no cache.
         **inputs: further arguments; positions among them replace those counted from `start`.
     """
-    if _takes_positions(type(model)):
+    if start and _takes_positions(type(model)):
         end = start + ids_BT.shape[1]
         inputs.setdefault("position_ids", torch.arange(start, end, device=ids_BT.device)[None])
     # `cache` is what transformers 5.24 calls `past_key_values`; nothing else here depends on the name.

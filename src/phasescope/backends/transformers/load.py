@@ -119,7 +119,11 @@ def tokens_that_fit(model: Any) -> int:
     config = model.config.get_text_config()
 
     def size(name: str, default: int) -> int:
-        value = getattr(config, name, None)  # some configs have a list, one number per layer
+        try:
+            value = getattr(config, name, None)  # some configs have a list, one number per layer
+        except RuntimeError:  # Gemma 4 and its kin: a value for each layer, and none for all
+            each = config.per_layer_config
+            value = max(getattr(each[layer], name) for layer in range(config.num_hidden_layers))
         return value if isinstance(value, int) and value > 0 else default
 
     layers, width, heads = (

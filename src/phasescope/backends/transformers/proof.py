@@ -6,7 +6,7 @@ A model may take its cache for empty, or mix up the rows of a batch; its answers
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -61,12 +61,14 @@ def prove(model: Any, name: str, shared: Answer, fresh: Answer) -> Proof:
         fresh: answers each from forwards over the whole prompt, alone and without a cache.
 
     Raises:
-        UsageError: if the fresh way cannot be computed, or two equal forwards of it differ.
+        UsageError: if the fresh way cannot be computed, two equal forwards of it differ, or a token changes what was
+            predicted before it.
     """
     trials = probe(model)
     allowed = ROUNDING.get(model.dtype, ROUNDING[torch.bfloat16])
     try:
         truth, again = _logprobs(fresh(trials)), _logprobs(fresh(trials[:1]))
+        (short,) = fresh([replace(trials[0], answer_ids=trials[0].answer_ids[:1])])
     except BREAKS as error:
         raise UsageError(
             f"{name} cannot be read: {first_line(error)}; a causal language model is needed"
@@ -76,6 +78,12 @@ def prove(model: Any, name: str, shared: Answer, fresh: Answer) -> Proof:
         raise UsageError(
             f"{name} answers the same prompt differently each time (up to {noise:.2g} nats apart): its forward draws "
             "something at random; nothing measured on it would mean anything"
+        )
+    future = abs((short.greedy_logprob or 0.0) - truth[0, 1])
+    if future > allowed:
+        raise UsageError(
+            f"{name} reads tokens that come after the one it predicts (its prediction moves by {future:.2g} nats with "
+            "the next token): as configured it is no causal language model; some are with is_decoder set to true"
         )
     try:
         difference = float(np.abs(_logprobs(shared(trials)) - truth).max())
