@@ -13,7 +13,7 @@ from phasescope.statistics.period import CANDIDATES
 from phasescope.statistics.position import position_effects
 from phasescope.statistics.steps import Step, Steps, find_steps, step_columns
 from phasescope.statistics.table import Table
-from tests.statistics.planted import CLUSTERED, Design, flat, plant, sine
+from tests.statistics.planted import CLUSTERED, Design, flat, one_bad_phase, plant, sine, slope
 
 
 def found(table: Table, rng: np.random.Generator) -> Steps:
@@ -51,7 +51,7 @@ def test_layouts_that_do_not_move_anything_have_no_steps(rng):
     """Nothing varies within a block."""
     table = plant(flat(4), Design(clusters=4, questions=2), rng)
     still = replace(table, source_CLQ=np.zeros_like(table.source_CLQ))
-    assert found(still, rng) == Steps(None, (), 0.0)
+    assert found(still, rng) == Steps(None, ())
 
 
 @pytest.mark.parametrize("kind", ["step", "bump"])
@@ -72,6 +72,17 @@ def test_a_period_stays_one_beside_a_step(rng):
     effects = position_effects(table, "accuracy", "source", CANDIDATES, rng, 199)
     assert effects.period.stride == 8
     assert effects.stand
+
+
+@pytest.mark.parametrize(
+    "curve", [slope(12, 0.6), slope(8, 0.6), np.repeat([0.9, 0.5], 6), one_bad_phase(12, 0.5)]
+)
+def test_a_sawtooth_is_a_period(curve, rng):
+    """Steps at every boundary take up nearly all of it, and yet less than the phases do."""
+    table = plant(curve, CLUSTERED, rng)
+    effects = position_effects(table, "accuracy", "source", CANDIDATES, rng, 99)
+    assert effects.period.stride == len(curve)
+    assert not effects.lead
 
 
 def test_a_period_alone_has_no_steps_to_stand(rng):

@@ -31,7 +31,8 @@ class Period:
         candidate_p: by testable candidate, its p corrected for the search.
         not_testable: candidates without two full turns in the layouts.
         share: by candidate, share of the variation within blocks that its phases explain.
-        gain: what the best candidate explains in units of noise, less two for each of its contrasts (Akaike's price).
+        best: the candidate that explains most in units of noise, less two for each of its contrasts (Akaike's price),
+            significant or not.
     """
 
     stride: int | None
@@ -39,7 +40,7 @@ class Period:
     candidate_p: dict[int, float]
     not_testable: list[int]
     share: dict[int, float]
-    gain: float = 0.0
+    best: int | None = None
 
     @property
     def tested(self) -> list[int]:
@@ -137,7 +138,7 @@ def find_period(
         candidate_p={s: float(np.mean(best_D >= score_D[s][0] * (1 - 1e-9))) for s in folds},
         not_testable=not_testable,
         share={s: float(square_D[s][0]) / total if total > 0 else 0.0 for s in folds},
-        gain=max(search.gain(stride, explained) for stride in folds),
+        best=max(folds, key=lambda stride: search.gain(stride, explained)),
     )
 
 

@@ -11,12 +11,8 @@ from scipy import stats
 from .fold import centred, fold_table, trend_basis, within_blocks
 from .intervals import SIGNIFICANT
 from .period import Period, find_period
-from .steps import Steps, find_steps, step_columns
+from .steps import PRICE, Steps, find_steps, step_columns
 from .table import Coordinate, Floats, Outcome, Table
-
-NEAR = 0.95
-"""Steps lead from this share of a period's gain on: in doubt the period must show beyond them."""
-
 
 FEWEST = 500
 """Permutations that a test for steps has at least, if as many are drawn at all; else half as many as other tests."""
@@ -91,8 +87,8 @@ def position_effects(
     depth = _depth(table, outcome, coordinate, trend)
     fewer = max(draws // 2, min(draws, FEWEST))
     steps = find_steps(table, outcome, coordinate, values_CLQ, trend, further, fewer)
-    if _stand(steps) and steps.gain > NEAR * alone.gain:
-        beyond = step_columns(table, coordinate, steps.steps, trend)
+    beyond = step_columns(table, coordinate, steps.steps, trend)
+    if _stand(steps) and _lead(table, coordinate, values_CLQ, alone, trend, beyond):
         period = alone
         if alone.stride is not None:
             period = find_period(table, outcome, coordinate, strides, further, draws, trend=beyond).twice()
@@ -102,6 +98,31 @@ def position_effects(
     _, rest_CLQ = fold_table(table, coordinate, alone.stride, trend).fit(values_CLQ)
     steps = find_steps(table, outcome, coordinate, rest_CLQ, trend, further, fewer)
     return PositionEffects(depth, steps, fewer, _stand(steps), False, alone, alone, trend)
+
+
+def _lead(
+    table: Table, coordinate: Coordinate, values_CLQ: Floats, period: Period, trend: Floats, beyond: Floats
+) -> bool:
+    """Whether steps explain as much as a period does, each less its price.
+
+    The unit of noise is one for both: the mean over their columns of the variance over clusters of what both together
+    leave. (Permuted outcomes hold the signal, which weighs more for the one than for the other.)
+    """
+    if period.best is None:
+        return True
+    fold = fold_table(table, coordinate, period.stride or period.best, trend)
+    sum_S = fold.sums(values_CLQ)
+    _, rest_CLQ = fold.fit(values_CLQ)
+    step_NK = beyond[:, trend.shape[1] :]
+    rest_CLQ = rest_CLQ - (step_NK @ (step_NK.T @ rest_CLQ.reshape(-1))).reshape(rest_CLQ.shape)
+    score_CS, contrasts = fold.cluster_sums(rest_CLQ), fold.contrasts
+    fold_noise = float(np.trace(fold.inverse_SS @ score_CS.T @ score_CS))
+    score_CK = np.einsum("clqk,clq->ck", step_NK.reshape(*rest_CLQ.shape, -1), rest_CLQ)
+    steps = step_NK.shape[1]
+    noise = (fold_noise + float((score_CK**2).sum())) / (contrasts + steps)
+    by_phase = float(sum_S @ fold.inverse_SS @ sum_S) - 2 * contrasts * noise
+    by_steps = float(((step_NK.T @ values_CLQ.reshape(-1)) ** 2).sum()) - PRICE * steps * noise
+    return bool(by_steps > by_phase)
 
 
 def _stand(steps: Steps) -> bool:

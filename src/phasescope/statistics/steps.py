@@ -51,12 +51,10 @@ class Steps:
     Attributes:
         p_value: of the largest single step; None where the layouts leave room for none.
         steps: those that are worth their price, the most striking first.
-        gain: what they explain together in units of noise, less their prices.
     """
 
     p_value: float | None
     steps: tuple[Step, ...]
-    gain: float
 
     def detail(self) -> dict[str, Any]:
         """The steps, as a finding records them."""
@@ -101,7 +99,7 @@ def find_steps(
     """
     cut = _coordinates(table, coordinate)
     if not cut:
-        return Steps(None, (), 0.0)
+        return Steps(None, ())
     groups = [one.groups for one in cut]
     cross_KB = np.hstack([trend_cross(trend_NK, one) for one in groups])
     within_BB = joint_gram(groups)
@@ -110,7 +108,7 @@ def find_steps(
     whole_K, own_K = np.diag(later_BK.T @ within_BB @ later_BK), np.diag(gram_KK)
     usable = np.flatnonzero(own_K > LEFT * np.maximum(whole_K, 1.0))
     if not len(usable):
-        return Steps(None, (), 0.0)
+        return Steps(None, ())
     parts = permuted_sums(values_CLQ, [*groups, trend_NK], rng, draws)
     sum_DK = ((np.hstack(parts[:-1]) - parts[-1] @ cross_KB) @ later_BK)[:, usable]
     gram_KK = gram_KK[np.ix_(usable, usable)]
@@ -119,12 +117,12 @@ def find_steps(
     others_DK = np.maximum(square_DK.sum(axis=0) - square_DK, 1e-300) / draws
     p_value = permutation_p((square_DK / others_DK).max(axis=1))
     noise_K = others_DK[0]
-    chosen, gain = _chosen(sum_DK[0], gram_KK, noise_K)
+    chosen = _chosen(sum_DK[0], gram_KK, noise_K)
     size_G = np.linalg.solve(gram_KK[np.ix_(chosen, chosen)], sum_DK[0, chosen])
     named = [(one.name, int(edge)) for one in cut for edge in one.edge_B[:-1]]
     places = [named[usable[k]] for k in chosen]
     steps = (Step(along, after, size) for (along, after), size in zip(places, size_G.tolist(), strict=True))
-    return Steps(p_value, tuple(steps), gain)
+    return Steps(p_value, tuple(steps))
 
 
 def step_columns(table: Table, coordinate: Coordinate, steps: Sequence[Step], trend_NK: Floats) -> Floats:
@@ -174,8 +172,8 @@ def _later(counts: list[int]) -> Floats:
     return later_BK
 
 
-def _chosen(sum_K: Floats, gram_KK: Floats, noise_K: Floats) -> tuple[list[int], float]:
-    """Forward selection with exchange: the steps that are worth their price, and their gain."""
+def _chosen(sum_K: Floats, gram_KK: Floats, noise_K: Floats) -> list[int]:
+    """Forward selection with exchange: the steps that are worth their price."""
     chosen: list[int] = []
     explained = 0.0
     for _ in range(MOST):
@@ -189,7 +187,7 @@ def _chosen(sum_K: Floats, gram_KK: Floats, noise_K: Floats) -> tuple[list[int],
         if found - explained < PRICE:
             break
         chosen, explained = trial, found
-    return chosen, explained - PRICE * len(chosen)
+    return chosen
 
 
 def _best(given: list[int], sum_K: Floats, gram_KK: Floats, noise_K: Floats) -> int:
