@@ -96,10 +96,8 @@ NAMES = (
     "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
     "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
 )
-NOT_READ = {  # draft models, and holders of another model that their bare name does not tell
+NOT_READ = {  # holders of another model that their bare name does not tell
     *(
-        "gemma4_assistant",
-        "gemma4_unified_assistant",
         "encoder-decoder",
         "audioflamingo3",
         "glmasr",
@@ -122,6 +120,33 @@ def test_every_language_model_of_transformers_has_a_family() -> None:
     """A new type of model is unknown until somebody has looked: this test says which ones are left."""
     kinds = {kind for name in NAMES for kind in getattr(modeling_auto, name)}
     assert {kind for kind in kinds if read_config({"model_type": kind}).status == "unknown"} == NOT_READ
+
+
+HOLDERS = {
+    "kimi_k25": "deepseek_v3",
+    "muse_spark": "muse_spark_text",
+    "glmga": "glm4v_text",
+    "minicpmv4_7": "qwen3_5_text",
+    "inkling_mm_model": "inkling_text",
+    "nemo_speechlm": "nemotron_h",
+    "voxtral": "llama",
+}
+
+
+@pytest.mark.parametrize(("kind", "text"), HOLDERS.items())
+def test_a_model_of_several_kinds_of_input_is_read_by_the_model_it_holds(kind: str, text: str) -> None:
+    """As its own class writes it; and alone, its name says nothing, or what it holds by default."""
+    found = read_config(CONFIG_MAPPING[kind]().to_dict())
+    assert (found.model_type, found.status) == (text, "none")
+    bare = read_config({"model_type": kind})
+    assert bare.control or "language model that it holds" in bare.notes[-1]
+
+
+def test_a_token_level_indexer_may_get_blocks_from_its_engine() -> None:
+    """No grid of the model's own; a phase may come from a hierarchical indexer all the same."""
+    found = read_config({"model_type": "deepseek_v32"})
+    assert found.control
+    assert any("HISA" in note for note in found.notes)
 
 
 def test_no_type_belongs_to_two_families_without_a_mark() -> None:

@@ -28,6 +28,7 @@ _DENSE = """
     whisper xglm xlm xlm-roberta xlm-roberta-xl xlnet xmod youtu ernie4_5_vl_moe_text glm4v_moe_text glm4v_text
     glm_ocr glm_ocr_text granite4_vision_text granite_docling_text hunyuan_vl_text molmo2_text paddleocr_vl_text
     qwen2_5_omni_text qwen3_omni_moe_text muse_spark_text muse_glimmer_text moss_transcribe_diarize deepseek_ocr2_text
+    gemma4_assistant gemma4_unified_assistant
 """
 DENSE = tuple(_DENSE.split())
 """Model types of `transformers` 5.24 whose attention reads every token, or a sliding window of them."""
@@ -49,6 +50,11 @@ _CONVOLUTION = """
     lfm2 lfm2_moe lfm3 inkling_text inkling2_text inkling2_loop_text inkling_mm_model
 """
 CONVOLUTION = tuple(_CONVOLUTION.split())
+ENGINE_BLOCKS = (
+    "an engine may add blocks of its own: a hierarchical indexer (HISA) scores blocks of keys first, and single tokens "
+    "only in the best; a phase found on such an engine is the engine's, which `phasescope check` tells apart"
+)
+"""Of models whose indexer scores single tokens."""
 CHUNK_FIELDS = ("chunk_size", "mamba_chunk_size", "block_size")
 
 
@@ -81,7 +87,7 @@ def read_token_topk(fields: Fields) -> Reading:
     Source: `transformers` 5.24: `index_topk` without any field for blocks.
     """
     topk = fields.whole("index_topk", default=2048)
-    return Reading((), f"top-{topk:,} selection token by token")
+    return Reading((), f"top-{topk:,} selection token by token", (ENGINE_BLOCKS,))
 
 
 def read_doge(fields: Fields) -> Reading:

@@ -43,6 +43,10 @@ class Family:
     marks: tuple[str, ...] = ()
 
 
+HOLDER = (
+    f"no {', '.join(TEXT_PARTS)} with a model_type in this config: a model of several kinds of input is read by the "
+    "language model that it holds"
+)
 V4_FLASH = [0, 0, *[4, 128] * 20, 4, 0]
 V41_FLASH = [0, 0, *[2] * 18, *[1] * 20]
 QWEN4_INDEXER = {"indexer_n_heads": 32, "indexer_kv_heads": 1, "indexer_head_dim": 128}
@@ -289,6 +293,8 @@ def read_config(config: Mapping[str, Any], *, source: str = "config", own_code: 
         if "auto_map" in config
         else ()
     )
+    if len(kinds) == 1:
+        notes += (HOLDER,)
     return Target(kinds[0], "", notes=notes, suspicious=tuple(_suspicious(config)), source=source)
 
 
