@@ -288,14 +288,10 @@ def read_config(config: Mapping[str, Any], *, source: str = "config", own_code: 
         # What holds an unknown text part is no evidence that the part is dense.
         if family is not None and (depth == 0 or family.read is not gridless.read_dense):
             return _target(kind, family, fields)
-    notes = (
-        (f"{source} brings code of its own (auto_map), which is never run here",)
-        if "auto_map" in config
-        else ()
-    )
-    if len(kinds) == 1:
-        notes += (HOLDER,)
-    return Target(kinds[0], "", notes=notes, suspicious=tuple(_suspicious(config)), source=source)
+    notes = [HOLDER] if len(kinds) == 1 else []
+    if "auto_map" in config:
+        notes.insert(0, f"{source} brings code of its own (auto_map), which is never run here")
+    return Target(kinds[0], "", notes=tuple(notes), suspicious=tuple(_suspicious(config)), source=source)
 
 
 def _text_part(config: Mapping[str, Any], source: str) -> tuple[list[str], Fields]:
