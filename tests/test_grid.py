@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasescope import UsageError, WindowGrid
-from phasescope.grid import common_stride
+from phasescope.grid import NEVER, common_stride
 
 grids = st.integers(1, 12).flatmap(
     lambda width: st.builds(WindowGrid, st.just(width), st.integers(1, 12), st.integers(0, width - 1))
@@ -39,6 +39,22 @@ def test_the_first_window_holds_a_real_token(grid: WindowGrid) -> None:
     """However far the grid is moved back, window 0 reaches token 0."""
     assert 0 in grid.windows_of(0)
     assert grid.closes(0) >= 0
+
+
+@pytest.mark.parametrize("closing", [True, False])
+@given(grids)
+def test_the_longest_wait_is_the_most_tokens_that_no_visible_entry_holds(
+    closing: bool, grid: WindowGrid
+) -> None:
+    """Counted query by query; between windows with gaps tokens wait for ever."""
+    if grid.width < grid.stride:
+        assert grid.longest_wait(closing=closing) == NEVER
+        return
+    waits = []
+    for query in range(3 * (grid.width + grid.stride)):
+        windows = grid.closed(query + closing)
+        waits.append(query + 1 - (grid.closes(windows - 1) + 1 if windows else 0))
+    assert grid.longest_wait(closing=closing) == max(waits)
 
 
 def test_phases_of_an_array_are_those_of_its_elements() -> None:

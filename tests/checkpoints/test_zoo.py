@@ -9,7 +9,6 @@ from transformers import AutoModelForCausalLM
 import phasescope.models  # noqa: F401  (registers the models with transformers)
 from phasescope import UnknownNameError
 from phasescope.checkpoints import zoo
-from phasescope.models import Compression
 
 
 def test_the_zoo_holds_a_control_and_the_grids_of_the_family():
@@ -30,8 +29,7 @@ def test_a_checkpoint_loads_and_is_small_and_its_card_fits_it(name):
     assert (folder / "model.safetensors").stat().st_size < 2e6
     model = AutoModelForCausalLM.from_pretrained(folder)
     config = json.loads((folder / "config.json").read_text())
-    plan = config["compression"]
-    assert card.compression == (None if plan is None else Compression.checked(**plan))
+    assert card.compression == model.config.plan
     assert config["num_key_value_heads"] == card.kv_heads
     assert card.command.startswith(("phasescope train ", "python -m research.small_grid "))
     for measured in card.measured.values():

@@ -136,6 +136,7 @@ def test_the_zoo_of_version_0_1_reads_at_once() -> None:
     for name in zoo.names():
         plan = CompressedQwen3Config.from_pretrained(zoo.folder(name)).plan
         assert plan is None or plan.closing
+        assert zoo.card(name).compression == plan
 
 
 @each_visibility

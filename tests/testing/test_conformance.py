@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from phasescope import UsageError
+from phasescope.catalog import COMPRESSORS
 from phasescope.compressors import Entries
 from phasescope.compressors.scalar_gate import ScalarGate
 from phasescope.testing import LAWS, LawBrokenError, check_compressor
@@ -22,6 +23,25 @@ GRIDS = [
 def test_shipped_compressors_keep_every_law(compressor, grid):
     """Every law, on plain, overlapping, shifted, per-head and gapped grids."""
     assert check_compressor(compressor, **grid) == dict.fromkeys(LAWS, "kept")
+
+
+@pytest.mark.parametrize("visibility", ["closing", "next"])
+@pytest.mark.parametrize(
+    ("compressor", "plan"),
+    [
+        ("scalar_gate", {"width": 8, "stride": 4, "shift": ((0, 3), (7, 2))}),
+        ("vector_gate", {"width": 3, "stride": 7, "shift": 1}),
+        ("dynamic", {"width": 8, "stride": 5}),
+        ("csa", {"width": 8, "stride": 4, "shift": 4, "heads": 1, "tail": 4, "binding": True}),
+    ],
+    ids=str,
+)
+def test_the_laws_hold_whoever_first_reads_an_entry(compressor, plan, visibility):
+    """The token that closes a window, or the next one; what a method declares to break stays declared."""
+    verdicts = check_compressor(compressor, **plan, visibility=visibility)
+    assert {law for law, verdict in verdicts.items() if verdict != "kept"} == set(
+        COMPRESSORS.load(compressor).breaks
+    )
 
 
 DEEPSEEK = {"heads": 1, "tail": 5, "binding": True, "sink": True, "rotary": 0.5}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from ..errors import BrokenRecordError
 from ..files import read_json
 from ..grid import WIDEST
-from ..models.compression import Compression
+from ..models.compression import Compression, as_saved
 from ..records import Record, first_problem
 from ..text.synthetic import RetrievalVocabulary
 
@@ -73,6 +73,11 @@ class ModelCard(Record):
     vocabulary: RetrievalVocabulary | None = None
     measured: dict[str, Recall] = Field(default_factory=dict)
     text: dict[str, Any] | None = None
+
+    @field_validator("compression", mode="before")
+    @classmethod
+    def _saved(cls, given: Any) -> Any:
+        return as_saved(given)
 
 
 def read_card(folder: Path) -> ModelCard | None:

@@ -18,6 +18,11 @@ AT_ONCE = ("csa", "hca")
 Shift = int | tuple[int, ...] | tuple[tuple[int, ...], ...]
 
 
+def as_saved(given: Any) -> Any:
+    """The fields of a `Compression` from a file; version 0.1 left out that every closing token reads its entry."""
+    return {"visibility": "closing", **given} if isinstance(given, dict) else given
+
+
 class Compression(Settings):
     """How a model compresses its KV cache."""
 
@@ -60,11 +65,11 @@ class Compression(Settings):
     @model_validator(mode="before")
     @classmethod
     def _visible(cls, given: Any, info: ValidationInfo) -> Any:
-        """What a file does not say was written by version 0.1, where every entry was visible to its closing token."""
-        if not isinstance(given, dict):
-            return given
-        at_once = info.mode == "json" or given.get("compressor") in AT_ONCE
-        return {"visibility": "closing" if at_once else "next", **given}
+        """Where nobody says it: as the compressor has it, or as the file has it that is read."""
+        saved = info.mode == "json"
+        if saved or (isinstance(given, dict) and given.get("compressor") in AT_ONCE):
+            return as_saved(given)
+        return given
 
     @property
     def closing(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from transformers import Qwen3Config
 
 from ..errors import UsageError
-from .compression import Compression
+from .compression import Compression, as_saved
 
 
 class CompressedQwen3Config(Qwen3Config):
@@ -41,9 +41,8 @@ class CompressedQwen3Config(Qwen3Config):
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """From the content of a config.json; what does not say when entries are visible is of version 0.1."""
-        if isinstance(given := config_dict.get("compression"), dict):
-            config_dict = {**config_dict, "compression": {"visibility": "closing", **given}}
-        return super().from_dict(config_dict, **kwargs)
+        given = as_saved(config_dict.get("compression"))
+        return super().from_dict({**config_dict, "compression": given}, **kwargs)
 
     @property
     def plan(self) -> Compression | None:

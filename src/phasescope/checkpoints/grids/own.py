@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import UsageError
 from ...grid import WindowGrid
-from ...models.compression import Compression
+from ...models.compression import Compression, as_saved
 from .base import Anchor, Fold, Layer, Reading
 from .fields import Fields
 
@@ -23,7 +23,7 @@ def read_own(fields: Fields) -> Reading:
         return Reading((), "compression is null: full attention")
     given = fields.part("compression")
     try:
-        plan = Compression.checked(**{"visibility": "closing", **given.values})  # version 0.1 did not say it
+        plan = Compression.checked(**as_saved(given.values))
         by_layer = plan.grids(count, heads)
     except UsageError as error:
         raise UsageError(f"{given.source}: {error}") from None
