@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from phasescope.reporting.sentences import sentence
+from phasescope.statistics import analyse
 from phasescope.statistics.fold import identified_fold
 from phasescope.statistics.interaction import find_interaction
-from tests.statistics.planted import CLUSTERED, flat, one_bad_phase, plant
+from phasescope.statistics.verdict import judge
+from tests.statistics.planted import CLUSTERED, flat, observe, one_bad_phase, plant
 
 MOVING = replace(CLUSTERED, query_moves=True)
 
@@ -21,6 +24,15 @@ def test_a_sum_is_found_that_cancels_in_either(own, rng):
     assert found.p_value == 0.01
     assert found.together == "sum"
     assert found.spread == pytest.approx(0.1, abs=0.04)
+
+
+def test_a_sum_makes_a_condition_phase_sensitive(rng):
+    """Though the phases of the source alone are even; the sentence says on what recall depends."""
+    rows = observe(plant(flat(8), replace(MOVING, together=2.0), rng))
+    findings = analyse(rows, stride=8, rng=rng, draws=199)
+    judgement = judge(findings)
+    assert (judgement.state, judgement.period, judgement.together) == ("sensitive", 8, "sum")
+    assert "recall depends on (source + query) mod 8 and on neither position alone" in sentence(findings)
 
 
 def test_a_phase_of_the_source_alone_is_no_interaction(rng):

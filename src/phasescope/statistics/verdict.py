@@ -35,7 +35,8 @@ class Judgement:
         control: whether it has no grid of its own, so that it should be flat.
         outcome: the outcome that was judged.
         state: phase-sensitive, dependent on position without a period, flat or undecided.
-        period: in tokens, where it is significant after correction over conditions; None for none.
+        period: in tokens, where it is significant after correction over conditions; that of the sum or difference where
+            source and query act together; None for none.
         p_value: of any period at all, corrected over conditions; None where nothing was testable.
         draws_needed: permutations from which a corrected p could be significant; None where there were enough.
         together: whether the residues of source and query act together, by their sum or difference; None where they do
@@ -156,7 +157,8 @@ def judge(findings: Sequence[Finding], outcome: Outcome | None = None) -> Judgem
         state = _state(findings, chosen, found)
     together = _together(findings) if chosen == "accuracy" and state == "flat" else None
     if together is not None:
-        state = "sensitive"
+        acting = find(findings, "interaction")
+        state, found = "sensitive", None if acting is None else acting.stride
     missing = chosen == "accuracy" and _may_mislead(findings, state)
     if missing or (state == "flat" and needed is not None):
         state = "undecided"
