@@ -76,7 +76,7 @@ def over_http(curve: Sequence[float], seed: int) -> list[Observation]:
     """The same measured through the endpoint."""
     model = planted(curve, seed)
     with FakeServer(Named(model, seed), OFFERS) as server, tempfile.TemporaryDirectory() as folder:
-        backend = OpenAIBackend(server.url, limits=Limits(concurrency=8), vocabulary=model.ids)
+        backend = OpenAIBackend(server.url, limits=Limits.checked(concurrency=8), vocabulary=model.ids)
         run([Condition("endpoint", backend, PROTOCOL)], Path(folder), seed)
         return read_run(Path(folder)).observations["endpoint"]
 

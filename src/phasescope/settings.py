@@ -11,6 +11,8 @@ from pydantic import Field, ValidationError
 from .errors import UsageError
 from .records import Record, first_problem
 
+LOCAL, SERVER = "Models on this machine", "Server"
+"""Headings of options that more than one command has."""
 LIMITS = {
     "greater_than_equal": ("ge", "at least"),
     "greater_than": ("gt", "more than"),

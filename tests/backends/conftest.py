@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from phasescope.backends.openai.client import Limits
 from phasescope.text import tokens
 
-QUICK = Limits(timeout=5.0, tries=4, first_wait=0.001, longest_wait=0.01, patience=20.0)
+QUICK = Limits.checked(timeout=5.0, tries=4, first_wait=0.001, longest_wait=0.01, patience=20.0)
 TEMPLATE = (
     "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}<|end|>{% endfor %}<|assistant|>"
 )

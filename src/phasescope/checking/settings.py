@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..settings import Settings, setting
+from ..settings import LOCAL, SERVER, Settings, setting
 from .invariances import INVARIANCES
-
-LOCAL, SERVER = "Models on this machine", "Server"
 
 
 class SuiteSettings(Settings):

@@ -11,9 +11,10 @@ from rich.table import Table
 
 from .. import verbs
 from ..checking import Verdict
-from ..checking.settings import LOCAL, CheckSettings
+from ..checking.settings import CheckSettings
 from ..checking.verdict import WORDS
 from ..files import dump_json
+from ..settings import LOCAL
 from .extras import prepare_models
 from .options import options_from
 from .progress import bar

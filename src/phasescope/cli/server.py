@@ -27,13 +27,12 @@ Deadline = Annotated[
 def limits(
     concurrency: int, requests_per_minute: float | None, timeout: float, tries: int, deadline: float | None
 ) -> Limits:
-    """The options as limits; waiting for one answer never ends before all its tries could time out."""
-    return Limits(
+    """The options as limits."""
+    return Limits.checked(
         concurrency=concurrency,
         requests_per_minute=requests_per_minute,
         timeout=timeout,
         tries=tries,
-        patience=max(900.0, 2 * timeout),
         deadline=deadline,
     )
 

@@ -99,7 +99,7 @@ def test_replies_do_not_depend_on_how_many_requests_are_under_way(
 ) -> None:
     """The log is the same, in the same order, and no more requests are under way than allowed."""
     with served() as server:
-        log = measured(server, tmp_path, limits=replace(QUICK, concurrency=concurrency))
+        log = measured(server, tmp_path, limits=QUICK.model_copy(update={"concurrency": concurrency}))
     assert log == list(reference.values())
     assert server.under_way <= concurrency
     assert server.under_way > 1 or concurrency == 1
@@ -113,7 +113,7 @@ DEFECTS = {
     "answer to another request": "the answer to another request",
     "silently truncated prompt": "position drifted: fewer tokens read than planned",
 }
-HASTY = replace(QUICK, timeout=1.5)
+HASTY = QUICK.model_copy(update={"timeout": 1.5})
 TIMED = ("time-out", "slow drip", "answer without end")
 
 
@@ -166,7 +166,7 @@ def test_a_lasting_fault_drops_its_trials_or_stops_the_run_to_be_resumed(
 ) -> None:
     """A defect of single trials is counted; a server that fails ends the run in one line, and it goes on later."""
     with served() as server:
-        asking = backend(server, limits=replace(HASTY, tries=2))
+        asking = backend(server, limits=HASTY.model_copy(update={"tries": 2}))
         server.fault = fault(kind, times=None)
         if kind in DEFECTS:
             run([Condition("a", asking, SMALL)], tmp_path, seed=5)
@@ -198,7 +198,7 @@ def test_batches_that_were_finished_before_the_server_failed_stay(
     tmp_path: Path, reference: dict[str, Observation]
 ) -> None:
     """The second batch fails; the first is kept byte by byte, and not asked again."""
-    limits = replace(HASTY, tries=1, concurrency=1)
+    limits = HASTY.model_copy(update={"tries": 1, "concurrency": 1})
     with served() as server:
         asking = backend(server, limits=limits)
         server.asked.clear()
@@ -450,7 +450,7 @@ def test_the_prefix_cache_is_off_by_default_and_kept_warm_on_demand(lever: Any) 
     tokens = {}
     for warm in (False, True):
         with served(replace(LLAMA, caches=lever)) as server:
-            asking = backend(server, prefix_cache=warm, limits=replace(QUICK, concurrency=2))
+            asking = backend(server, prefix_cache=warm, limits=QUICK.model_copy(update={"concurrency": 2}))
             assert asking.describe()["prefix_cache"] == ("kept warm" if warm else f"off by {lever}")
             server.asked.clear()
             asking.answer(trials)

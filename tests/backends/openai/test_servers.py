@@ -23,7 +23,7 @@ from phasescope.runs import read_run
 from phasescope.text.tokens import Tokenizer
 
 pytestmark = pytest.mark.slow
-PATIENT = Limits(timeout=300.0, concurrency=2)
+PATIENT = Limits.checked(timeout=300.0, concurrency=2)
 SMALL = PrefixPadding(pairs=8, contexts=1, residues=4, questions=2)
 
 
@@ -103,7 +103,7 @@ def test_llama_cpp_is_measured_with_exact_log_probabilities(
 def test_llama_cpp_gives_the_same_greedy_ids_again(llama: OpenAIBackend, tokenizer: Tokenizer) -> None:
     """Asked one after the other and two at a time; log-probabilities agree to what batches change."""
     longer = tuple(replace(trial, generate=6) for trial in trials(tokenizer)[:4])
-    llama.client.limits = replace(PATIENT, concurrency=1)
+    llama.client.limits = PATIENT.model_copy(update={"concurrency": 1})
     alone = replies(llama, longer)
     llama.client.limits = PATIENT
     again = replies(llama, longer)

@@ -12,13 +12,14 @@ import re
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
 from typing import Any, Self, TypeVar
 
 import httpx2
 import stamina
+from pydantic import Field
 
 from ...errors import ServerError, UsageError
+from ...settings import SERVER, Settings, setting
 
 T = TypeVar("T")
 
@@ -55,38 +56,46 @@ class _FailedError(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """How fast a server is asked, and for how long it is waited for.
+def _timeout(seconds: float) -> Any:
+    return setting(
+        seconds, "Seconds until a request must be answered whole, however slowly it drips.", panel=SERVER, gt=0
+    )
 
-    Args:
-        concurrency: requests under way at any time.
-        requests_per_minute: begun at most, repetitions included.
-        timeout: seconds until one request must have been answered whole, however slowly it drips.
-        tries: how often one request is sent before it counts as failed.
-        patience: seconds for all tries of one request.
+
+def _tries(times: int) -> Any:
+    return setting(times, "How often a request is sent before it counts as failed.", panel=SERVER, ge=1)
+
+
+class Limits(Settings):
+    """How fast a server is asked, and for how long it is waited for; `checked` refuses what is not above 0.
+
+    Attributes:
+        patience: seconds for all tries of one request; never less than two of them could take.
         first_wait: seconds before the first repetition; each further wait is twice as long, and jittered.
         longest_wait: seconds that a wait may last, unless the server asks for more.
-        deadline: seconds after which nothing more is asked at all.
-
-    Raises:
-        UsageError: for a limit that is not above 0.
     """
 
-    concurrency: int = 4
-    requests_per_minute: float | None = None
-    timeout: float = 600.0
-    tries: int = 8
-    patience: float = 900.0
-    first_wait: float = 0.5
-    longest_wait: float = 60.0
-    deadline: float | None = None
+    concurrency: int = setting(4, "Requests under way at a time.", panel=SERVER, ge=1, le=1024)
+    requests_per_minute: float | None = setting(
+        None, "Requests begun per minute at most, repetitions included.", panel=SERVER, gt=0
+    )
+    timeout: float = _timeout(600.0)
+    tries: int = _tries(8)
+    deadline: float | None = setting(
+        None, "Seconds after which nothing more is asked, and the run stops, to be resumed.", panel=SERVER, gt=0
+    )
+    patience: float = Field(default_factory=lambda given: max(900.0, 2 * given.get("timeout", 0.0)), gt=0)
+    first_wait: float = Field(0.5, gt=0)
+    longest_wait: float = Field(60.0, gt=0)
 
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None and not 0 < value < float("inf"):
-                raise UsageError(f"{field.name.replace('_', ' ')} is {value}; give a number above 0")
+
+class ProbeLimits(Limits):
+    """The limits of a short look at a server: one request at a time, given up soon."""
+
+    concurrency: int = 1
+    timeout: float = _timeout(60.0)
+    tries: int = _tries(3)
+    deadline: float | None = None
 
 
 class Client:
