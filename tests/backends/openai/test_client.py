@@ -118,7 +118,9 @@ def test_a_key_given_wrongly_is_not_repeated(
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
 def test_limits_are_above_zero(name: str, value: float) -> None:
     """Named as the option is."""
-    with pytest.raises(UsageError, match=rf"{name} is {value}(\.0)?(; give (at least 1|more than 0)|: .*finite)"):
+    with pytest.raises(
+        UsageError, match=rf"{name} is {value}(\.0)?(; give (at least 1|more than 0)|: .*finite)"
+    ):
         Limits.checked(**{name: value})
 
 
@@ -150,14 +152,21 @@ def test_a_wait_beyond_all_patience_ends_at_once() -> None:
 def test_requests_keep_to_a_rate() -> None:
     """So many per minute, however many are under way."""
     with scripted(ok) as server:
-        asked(Client(server.url, limits=QUICK.model_copy(update={"requests_per_minute": 600, "concurrency": 8})), 5)
+        asked(
+            Client(
+                server.url, limits=QUICK.model_copy(update={"requests_per_minute": 600, "concurrency": 8})
+            ),
+            5,
+        )
     assert server.times[-1] - server.times[0] > 0.3
 
 
 def test_a_deadline_ends_everything_in_one_line() -> None:
     """A request whose turn would come too late is not waited for."""
     with scripted(ok) as server:
-        client = Client(server.url, limits=QUICK.model_copy(update={"requests_per_minute": 30, "deadline": 1.5}))
+        client = Client(
+            server.url, limits=QUICK.model_copy(update={"requests_per_minute": 30, "deadline": 1.5})
+        )
         with pytest.raises(ServerError, match=r"the deadline of 1\.5 s"):
             asked(client, 5, apart=0.1)
     assert len(server.times) == 1

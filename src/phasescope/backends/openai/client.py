@@ -58,7 +58,10 @@ class _FailedError(Exception):
 
 def _timeout(seconds: float) -> Any:
     return setting(
-        seconds, "Seconds until a request must be answered whole, however slowly it drips.", panel=SERVER, gt=0
+        seconds,
+        "Seconds until a request must be answered whole, however slowly it drips.",
+        panel=SERVER,
+        gt=0,
     )
 
 
@@ -82,7 +85,10 @@ class Limits(Settings):
     timeout: float = _timeout(600.0)
     tries: int = _tries(8)
     deadline: float | None = setting(
-        None, "Seconds after which nothing more is asked, and the run stops, to be resumed.", panel=SERVER, gt=0
+        None,
+        "Seconds after which nothing more is asked, and the run stops, to be resumed.",
+        panel=SERVER,
+        gt=0,
     )
     patience: float = Field(default_factory=lambda given: max(900.0, 2 * given.get("timeout", 0.0)), gt=0)
     first_wait: float = Field(0.5, gt=0)
