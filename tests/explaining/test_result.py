@@ -10,7 +10,7 @@ import pytest
 
 from phasescope import BrokenRecordError
 from phasescope.explaining import ExplanationResult, read_explanation
-from tests.reporting.test_explain_page import told
+from tests.reporting.test_explain_page import explained
 
 
 def write(folder: Path, content: Any) -> Path:
@@ -23,7 +23,7 @@ def write(folder: Path, content: Any) -> Path:
 def test_a_file_of_version_0_1_is_read(tmp_path):
     """An account is a coverage score, facts are settings, a finding may lack its null value."""
     finding = {"condition": "model", "name": "account", "method": "", "n_blocks": 1, "n_clusters": 1}
-    result = read_explanation(write(tmp_path, told(findings=[finding])))
+    result = read_explanation(write(tmp_path, explained(findings=[finding])))
     assert result.coverage_score is not None
     assert result.coverage_score.unkept == (2, 3)
     assert result.settings.kind == "X"
@@ -32,7 +32,7 @@ def test_a_file_of_version_0_1_is_read(tmp_path):
 
 def test_what_is_written_is_read_back(tmp_path):
     """The same result, and from it the same bytes."""
-    read_explanation(write(tmp_path, told())).write(tmp_path / "first.json")
+    read_explanation(write(tmp_path, explained())).write(tmp_path / "first.json")
     result = read_explanation(tmp_path / "first.json")
     result.write(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "first.json").read_bytes()
@@ -41,7 +41,7 @@ def test_what_is_written_is_read_back(tmp_path):
 
 def test_a_result_is_short_to_look_at_and_a_table_of_losses(tmp_path):
     """One line in a notebook; one row per unit and phase."""
-    result = read_explanation(write(tmp_path, told()))
+    result = read_explanation(write(tmp_path, explained()))
     assert len(repr(result)) < 200
     assert "stride 4, 2 units, 3 gates" in repr(result)
     table = result.to_arrow()
@@ -65,17 +65,17 @@ def test_a_result_is_short_to_look_at_and_a_table_of_losses(tmp_path):
         "null",
         '{"schema": 1',
         "[" * 100_000,
-        told(stride=10**9),
-        told(stride="four"),
-        told(stride=8),
-        told(curve={**told()["curve"], "rate": [0.1, None, "x", {}]}),
-        told(curve={**told()["curve"], "contexts": 10**400}),
-        told(units="L1.H0"),
-        told(gates=[{**told()["gates"][0], "low": []}]),
-        told(gates=[{**told()["gates"][0], "entropy": 10**400}]),
-        told(findings=[[]]),
-        told(findings=[{"name": []}]),
-        told(losses={"accuracy": [{}]}),
+        explained(stride=10**9),
+        explained(stride="four"),
+        explained(stride=8),
+        explained(curve={**explained()["curve"], "rate": [0.1, None, "x", {}]}),
+        explained(curve={**explained()["curve"], "contexts": 10**400}),
+        explained(units="L1.H0"),
+        explained(gates=[{**explained()["gates"][0], "low": []}]),
+        explained(gates=[{**explained()["gates"][0], "entropy": 10**400}]),
+        explained(findings=[[]]),
+        explained(findings=[{"name": []}]),
+        explained(losses={"accuracy": [{}]}),
     ],
 )
 def test_a_damaged_file_is_refused_in_one_line(tmp_path, content):
