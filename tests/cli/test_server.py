@@ -125,7 +125,10 @@ BAD: list[tuple[list[str], str]] = [
     ([*SERVER, "{url}", "--tokenizer", "{folder}", "--concurrency", "0"], "concurrency"),
     ([*SERVER, "{url}", "--tokenizer", "{folder}", "--timeout", "0"], "timeout is 0"),
     ([*SERVER, "{url}", "--tokenizer", "{folder}", "--timeout", "nan"], "timeout is nan"),
-    ([*SERVER, "{url}", "--tokenizer", "{folder}", "--requests-per-minute", "-1"], "requests per minute"),
+    (
+        [*SERVER, "{url}", "--tokenizer", "{folder}", "--requests-per-minute", "-1"],
+        "requests_per_minute is -1.0; give more than 0",
+    ),
     ([*SERVER, "{url}", "--tokenizer", "{folder}", "--deadline", "0"], "deadline"),
     ([*SERVER, "{url}", "--tokenizer", "{folder}", "--key-env", "sk-hunter2"], "not a key"),
     ([*SERVER, "{url}", "--tokenizer", "{folder}", "--key-env", "NOT_SET"], "empty or not set"),
