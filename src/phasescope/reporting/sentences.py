@@ -21,6 +21,7 @@ from .words import STATES, interval_words, listed, p_of, p_words, percent, plain
 
 ROOM = 0.02
 """Mean recall nearer than this to none or all cannot tell a model that is even from a task that is too hard or easy."""
+MOST_PHASES = 8
 NOT_FLAT = {"sensitive": "not flat", "position": "dependent on position", "undecided": "undecided"}
 COLUMNS = ("Condition", "Verdict", "Mean", "Worst residue", "Phase SD", "Gap", "Period (own)")
 
@@ -92,7 +93,7 @@ def _what(findings: Sequence[Finding]) -> str:
 ALONG = {
     "source": "after token {after:,} of the prompt, where the fact stands",
     "query": "in prompts whose question ends after token {after:,}",
-    "distance": "from a distance of {after:,} tokens between fact and question on",
+    "distance": "beyond a distance of {after:,} tokens between fact and question",
     "offset": "after {after:,} further tokens of padding",
 }
 
@@ -114,12 +115,24 @@ def _depth(findings: Sequence[Finding]) -> str:
     """A trend and steps beside the verdict, where they are significant."""
     depth, steps = find(findings, "depth"), find(findings, "steps")
     words = ""
-    if depth is not None and depth.value is not None and (corrected(depth) or 0.0) < SIGNIFICANT:
+    if depth is not None and depth.value is not None and _significant(depth):
         change = f"{'falls' if depth.value < 0 else 'rises'} by {points(abs(depth.value))} points"
-        words = f"; it also {change} smoothly over the positions of a question ({p_of(depth)})"
-    if steps is not None and steps.value is not None and (corrected(steps) or 0.0) < SIGNIFICANT:
+        words = f"; recall also {change} smoothly over the positions of a question ({p_of(depth)})"
+    if steps is not None and steps.value is not None and _significant(steps):
         words += f"; beside it {_steps(findings)}"
     return words
+
+
+def _significant(test: Finding) -> bool:
+    p = corrected(test)
+    return p is not None and p < SIGNIFICANT
+
+
+def _named_phases(phases: Sequence[int], stride: int | None) -> str:
+    """The first of some phases, in words."""
+    shown = [str(phase) for phase in phases[:MOST_PHASES]]
+    more = [f"{len(phases) - MOST_PHASES} more"] if len(phases) > MOST_PHASES else []
+    return f"phase{'s' * (len(phases) > 1)} {listed([*shown, *more])} of {stride}"
 
 
 def _missing(findings: Sequence[Finding]) -> str:
@@ -128,8 +141,9 @@ def _missing(findings: Sequence[Finding]) -> str:
     assert missing is not None
     phases = phases_missing(missing)
     if not missing.detail["missing"]:
-        return f"phase {listed([*map(str, phases)])} of {missing.stride} was never asked"
-    where = f" at phase {listed([*map(str, phases)])} of {missing.stride}" if phases else ""
+        verb = "were" if len(phases) > 1 else "was"
+        return f"{_named_phases(phases, missing.stride)} {verb} never asked"
+    where = f" at {_named_phases(phases, missing.stride)}" if phases else ""
     p = "" if missing.p_value is None else f" ({p_of(missing)})"
     words = (
         f"answers are missing{where}{p}: {percent(missing.value or 0.0)} of the prompts, and "
@@ -221,15 +235,22 @@ def _finer(findings: Sequence[Finding]) -> str:
     )
 
 
+def _those(controls: Sequence[Judgement]) -> str:
+    names = listed([plain(control.condition) for control in controls])
+    return f"the control {names} is" if len(controls) == 1 else f"the controls {names} are"
+
+
 def _controls(controls: Sequence[Judgement], conditions: dict[str, list[Finding]]) -> str:
     if not controls:
         return "there was no control, so an effect of position or engine is not ruled out"
-    names = listed([plain(control.condition) for control in controls])
-    those = f"the control {names} is" if len(controls) == 1 else f"the controls {names} are"
-    states = {control.state for control in controls}
-    if states != {"flat"}:
-        state = next(word for key, word in NOT_FLAT.items() if key in states)
-        return f"but {those} {state}, so position, protocol or engine may explain the rest"
+    doubtful = [
+        f"{_those([c for c in controls if c.state == state])} {words}"
+        for state, words in NOT_FLAT.items()
+        if any(c.state == state for c in controls)
+    ]
+    if doubtful:
+        return f"but {listed(doubtful)}, so position, protocol or engine may explain the rest"
+    those = _those(controls)
     least = (find(conditions[c.condition], "smallest_detectable_effect") for c in controls)
     limits = [finding.value for finding in least if finding and finding.value]
     return f"{those} flat" + (f" ({_would_show(max(limits))})" if limits else "")

@@ -57,7 +57,7 @@ def find_missing(
         "draws": draws,
     }
     p_value = None
-    if dropped and all(one.source_position is not None for one in dropped):
+    if dropped and all(None not in (one.source_position, one.query_position) for one in dropped):
         p_value, further = _by_phase(observations, dropped, stride, coordinate, rng, draws)
         detail |= further
     return Finding(

@@ -155,7 +155,7 @@ def judge(findings: Sequence[Finding], outcome: Outcome | None = None) -> Judgem
         state = _sweep_state(period, found)
     else:
         state = _state(findings, chosen, found)
-    together = _together(findings) if chosen == "accuracy" and state == "flat" else None
+    together = _together(findings) if chosen == "accuracy" and state in ("flat", "position") else None
     if together is not None:
         acting = find(findings, "interaction")
         state, found = "sensitive", None if acting is None else acting.stride
