@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from phasescope.backends.openai.client import Limits
 from phasescope.testing.fake_server import FakeServer, Offers
 from phasescope.testing.fake_server.model import Hashed
 from tests.backends.conftest import small_tokenizer
@@ -80,7 +81,9 @@ def fuzz(server: Damaging, cases: int, tmp_path: Path) -> int:
         there.mkdir()
         (there / "tokenizer").mkdir()
         (there / "tokenizer" / "tokenizer.json").symlink_to(tmp_path / "tokenizer.json")
-        with server.damaging(steps, first, offers):
+        with pytest.MonkeyPatch.context() as patch, server.damaging(steps, first, offers):
+            # `check` asks eight times and waits a minute in all, as for a server that recovers; not here.
+            patch.setattr("phasescope.checking.server.Limits", lambda: Limits(tries=2, first_wait=0.01))
             wrong = fault(command.format(url=server.url).split(), there)
         assert wrong is None, f"replies after {steps} from request {first} of {offers}; {command}: {wrong}"
 
