@@ -45,17 +45,18 @@ def test_a_fold_is_its_columns(own, own_layouts, rng):
 
 
 def test_sums_are_those_of_outcomes_that_were_really_moved(rng):
-    """Draw by draw, with the same permutations of each context's layouts."""
+    """Draw by draw, each a permutation of the layouts of whole contexts."""
     table = plant(flat(4), Design(clusters=3, layouts=5, questions=4), rng)
     values = centred(table.outcomes["logprob"], table)
     groups = Groups(table.source_CLQ % 4, 4)
     [drawn] = permuted_sums(values, [groups], np.random.default_rng(9), 30)
-    orders = np.random.default_rng(9).permuted(
-        np.broadcast_to(np.arange(5, dtype=np.uint8), (30, 3, 5)), axis=2
-    )
-    for row, order in zip(drawn[1:], orders, strict=True):
-        moved = np.stack([values[c][order[c]] for c in range(3)])
-        assert np.allclose(row, [moved[groups.label_CLQ == group].sum() for group in range(4)])
+    [moved] = permuted_sums(values, [np.eye(values.size)], np.random.default_rng(9), 30)
+    for row, one in zip(drawn, moved.reshape(31, *values.shape), strict=True):
+        for cluster in range(3):  # whole layouts of a context change places
+            assert {tuple(layout) for layout in one[cluster]} == {tuple(layout) for layout in values[cluster]}
+        assert np.allclose(row, [one[groups.label_CLQ == group].sum() for group in range(4)])
+    assert np.allclose(moved[0], values.reshape(-1))
+    assert len({one.tobytes() for one in moved}) == 31
     assert np.allclose(drawn[0], [values[groups.label_CLQ == group].sum() for group in range(4)])
 
 
@@ -65,7 +66,6 @@ def test_large_products_are_taken_in_parts(monkeypatch, rng):
     values = centred(table.outcomes["logprob"], table)
     groups = Groups(table.source_CLQ % 4, 4)
     [whole] = permuted_sums(values, [groups], np.random.default_rng(9), 30)
-    monkeypatch.setattr("phasescope.statistics.designs.PAIRS", 70)
-    monkeypatch.setattr("phasescope.statistics.designs.CHUNK", 100)
+    monkeypatch.setattr("phasescope.statistics.designs.HELD", 70)
     [parts] = permuted_sums(values, [groups], np.random.default_rng(9), 30)
     assert np.allclose(whole, parts)

@@ -57,8 +57,8 @@ def test_both_p_agree_for_independent_blocks(rng):
 
 def test_only_the_permutation_p_knows_of_shared_noise(rng):
     """Forty questions under one layout noise and no effect: the chi-squared p is far too small, mostly."""
-    design = Design(clusters=10, layouts=12, questions=40, layout_sd=0.7)
-    found = [at_stride_six(plant(slope(6, 0.0), design, rng), "accuracy", rng) for _ in range(20)]
+    design = Design(clusters=10, layouts=12, questions=40, layout_sd=1.5)
+    found = [at_stride_six(plant(slope(6, 0.0), design, rng), "accuracy", rng) for _ in range(30)]
     assert np.mean([f["p_chi2"] < 0.05 for _, f in found]) >= 0.3
     assert np.mean([p < 0.05 for p, _ in found]) <= 0.2
 

@@ -24,7 +24,7 @@ def test_a_draw_moves_all_questions_of_a_context_together(rng):
         ]
         assert all(sorted(o) == list(range(5)) for o in order)
         orders.append(order)
-    assert len({tuple(o[0]) for o in orders}) > 20
+    assert len({tuple(o[0]) for o in orders}) > 16  # of 41 in the pool that 40 draws choose from
     assert any(o[0] != o[1] for o in orders)
 
 
@@ -80,7 +80,7 @@ def test_noise_that_a_context_shares_is_no_evidence(rng):
         [sums] = permuted_sums(alone, [columns], rng, draws=99)
         separate.append(permutation_p(quadratic_form(sums, fold.inverse_SS)) <= 0.05)
     assert np.mean(joint) <= 0.15  # 9 of 60 or more has probability 0.003 at 5 %
-    assert np.mean(separate) >= 0.2
+    assert np.mean(separate) >= 0.15
 
 
 def test_an_effect_is_found(rng):

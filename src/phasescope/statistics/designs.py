@@ -7,18 +7,21 @@ a context jointly, while the positions stay, keeps the shared noise together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from .table import Floats, Ints
 
-CHUNK = 1 << 26
-"""Permuted numbers of layouts held at a time, in one or two bytes each."""
-PAIRS = 1 << 22
-"""Products of a layout's outcomes with another's columns that are held at a time."""
+POOL = 2048
+"""Orders of layouts that all clusters together have at least, if as many are drawn at all."""
+LEAST = 32
+"""Orders that each cluster has at least."""
+HELD = 1 << 20
+"""Outcomes in other orders that are held at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,16 +62,38 @@ class Groups:
         )
         return gram
 
-    def span(self, cluster: int) -> tuple[int, int]:
-        """The first column that is not 0 in a cluster, and one past the last."""
-        label_LQ = self.label_CLQ[cluster]
-        return max(int(label_LQ.min()), 0), int(label_LQ.max()) + 1
+    def span(self, batch: slice) -> tuple[int, int]:
+        """The first column that is not 0 in some clusters, and one past the last."""
+        label_BLQ = self.label_CLQ[batch]
+        return max(int(label_BLQ.min()), 0), int(label_BLQ.max()) + 1
 
-    def write(self, cluster: int, first: int, out_QLK: Floats) -> None:
-        """Write the columns of a cluster from `first` on over zeros."""
-        label_QL = self.label_CLQ[cluster].T
-        questions, layouts = np.indices(label_QL.shape, sparse=True)
-        out_QLK[questions, layouts, np.maximum(label_QL - first, 0)] = label_QL >= 0
+    def moved_sums(self, batch: slice, first: int, end: int, moved_BLQM: Floats) -> Floats:
+        """Sums of values of some clusters in the columns from `first` to `end`; shape [B, end − first, M]."""
+        clusters, width, moves = len(moved_BLQM), end - first, moved_BLQM.shape[3]
+        label_BN = np.maximum(self.label_CLQ[batch].reshape(clusters, -1) - first, 0)
+        row_N = (label_BN + width * np.arange(clusters)[:, None]).reshape(-1).astype(np.int32)
+        ends = np.arange(len(row_N) + 1, dtype=np.int32)
+        groups = sparse.csc_array((np.ones(len(row_N)), row_N, ends), shape=(clusters * width, len(row_N)))
+        sums: Floats = (groups @ moved_BLQM.reshape(-1, moves)).reshape(clusters, width, moves)
+        return sums
+
+
+def grouped(phase_CLQ: Ints, asked: npt.NDArray[np.bool_]) -> tuple[Ints, Floats, Groups]:
+    """Trials by their phase.
+
+    Args:
+        phase_CLQ: counted from 0; any small numbers.
+        asked: which trials were; shape [C, L, Q].
+
+    Returns:
+        the phases that occur, how many trials each has, and the trials of each.
+    """
+    count_P = np.bincount(phase_CLQ[asked])
+    phase_S = np.flatnonzero(count_P)
+    label_P = np.full(max(len(count_P), int(phase_CLQ.max()) + 1), -1)
+    label_P[phase_S] = np.arange(len(phase_S))
+    label_CLQ = np.where(asked, label_P[phase_CLQ], -1)
+    return phase_S, count_P[phase_S].astype(np.float64), Groups(label_CLQ, len(phase_S))
 
 
 def block_counts(groups: Groups) -> Floats:
@@ -116,18 +141,22 @@ class Written:
         """How many columns there are."""
         return int(self.column_NK.shape[1])
 
-    def _of(self, cluster: int) -> Floats:
-        own_LQK: Floats = self.column_NK.reshape(*self.shape, self.count)[cluster]
-        return own_LQK
+    def _of(self, batch: slice) -> Floats:
+        own: Floats = self.column_NK.reshape(*self.shape, self.count)[batch]
+        return own
 
-    def span(self, cluster: int) -> tuple[int, int]:
+    def span(self, batch: slice) -> tuple[int, int]:
         """As `Groups.span`."""
-        used = np.flatnonzero(self._of(cluster).any(axis=(0, 1)))
+        used = np.flatnonzero(self._of(batch).any(axis=(0, 1, 2)))
         return (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
 
-    def write(self, cluster: int, first: int, out_QLK: Floats) -> None:
-        """As `Groups.write`."""
-        out_QLK[:] = self._of(cluster)[..., first : first + out_QLK.shape[2]].swapaxes(0, 1)
+    def moved_sums(self, batch: slice, first: int, end: int, moved_BLQM: Floats) -> Floats:
+        """As `Groups.moved_sums`."""
+        clusters, width, moves = len(moved_BLQM), end - first, moved_BLQM.shape[3]
+        trials = moved_BLQM.shape[1] * moved_BLQM.shape[2]
+        own_BNK = self._of(batch)[..., first:end].reshape(clusters, trials, width)
+        sums: Floats = own_BNK.swapaxes(1, 2) @ moved_BLQM.reshape(clusters, trials, moves)
+        return sums
 
 
 def permuted_sums(
@@ -137,9 +166,10 @@ def permuted_sums(
 
         sum_dk = Σ_clq  y[c, π_dc(l), q] · column[clq, k]        π_dc a permutation of the layouts of c
 
-    A position keeps its column, so a layout may mean another residue for each question. Per cluster, what the
-    outcomes of layout m would add in the place of layout l is one number a column, Σ_q y[m, q] · column[l, q, k];
-    a draw adds up L of them, whatever the number of questions. Where the columns are orthogonal to block means
+    A position keeps its column, so a layout may mean another residue for each question. Each cluster has a pool of
+    M random orders of its layouts, the observed one among them, whose sums are taken once, and a draw takes one of
+    each cluster's pool. As the observed draw is one of 1 + D that are drawn alike, the test stays exact, and costs
+    C·M·L·Q sums a design and D·C a column, in place of D·C·L a column. Where the columns are orthogonal to block means
     and trend, permuted outcomes need no second detrending (Freedman–Lane).
 
     Args:
@@ -151,53 +181,60 @@ def permuted_sums(
     Returns:
         for each design an array of shape [1 + draws, K]; row 0 is the observed one.
 
-    Source: Freedman and Lane 1983, Journal of Business and Economic Statistics 1, 292–298.
+    Source: Freedman and Lane 1983, Journal of Business and Economic Statistics 1, 292–298; Besag and Clifford 1989,
+        Biometrika 76, 633–642, for draws that depend on each other.
     """
     parts = [one if isinstance(one, Groups) else Written(one, values_CLQ.shape) for one in designs]
     sums = [np.zeros((1 + draws, part.count)) for part in parts]
     clusters, layouts, questions = values_CLQ.shape
-    kind = np.min_scalar_type(layouts)
-    straight_L = np.arange(layouts, dtype=kind)
-    size = max(1, CHUNK // (clusters * layouts))
-    for start in range(0, draws, size):
-        count = min(size, draws - start)
-        order_DCL = rng.permuted(np.broadcast_to(straight_L, (count, clusters, layouts)), axis=2)
-        for cluster in range(clusters):
-            spans = [part.span(cluster) for part in parts]
-            ends = np.cumsum([0, *(end - first for first, end in spans)])
-            column_QLK = np.zeros((questions, layouts, ends[-1]))
-            for part, (first, _), left, right in zip(parts, spans, ends, ends[1:], strict=False):
-                part.write(cluster, first, column_QLK[..., left:right])
-            added_DK = _added(values_CLQ[cluster], order_DCL[:, cluster], column_QLK)
-            for whole, (first, end), left, right in zip(sums, spans, ends, ends[1:], strict=False):
-                whole[1 + start : 1 + start + count, first:end] += added_DK[:, left:right]
-    for whole, design in zip(sums, parts, strict=True):
-        whole[0] = _observed(values_CLQ, design)
+    orders, pick_XC = _picked(clusters, rng, draws)
+    together = max(1, HELD // (layouts * questions * orders))
+    for first in range(0, clusters, together):
+        batch = slice(first, min(first + together, clusters))
+        spans = [part.span(batch) for part in parts]
+        found = []
+        for moved_BLQM in _moved(values_CLQ[batch], pick_XC[0, batch], orders, rng):
+            own = [part.moved_sums(batch, *span, moved_BLQM) for part, span in zip(parts, spans, strict=True)]
+            found.append(np.concatenate(own, axis=1).swapaxes(1, 2))
+        table_BMK = np.concatenate(found, axis=1)
+        place_XB = pick_XC[:, batch] + orders * np.arange(len(table_BMK), dtype=np.int32)
+        sum_XK = _chosen(place_XB, table_BMK.reshape(-1, table_BMK.shape[2]))
+        ends = np.cumsum([end - begin for begin, end in spans])[:-1]
+        for whole, span, own_XK in zip(sums, spans, np.split(sum_XK, ends, axis=1), strict=True):
+            whole[:, slice(*span)] += own_XK
     return sums
 
 
-def _observed(values_CLQ: Floats, design: Groups | Written) -> Floats:
-    if isinstance(design, Groups):
-        return design.sums(values_CLQ)
-    sums: Floats = values_CLQ.reshape(-1) @ design.column_NK
-    return sums
+def _picked(clusters: int, rng: np.random.Generator, draws: int) -> tuple[int, npt.NDArray[np.int32]]:
+    """How many orders each cluster's pool has, and which of them each draw takes; row 0 takes the observed ones."""
+    if clusters == 1:
+        return 1 + draws, np.arange(1 + draws, dtype=np.int32)[:, None]
+    orders = min(1 + draws, max(LEAST, -(-POOL // clusters)))
+    return orders, rng.integers(orders, size=(1 + draws, clusters), dtype=np.int32)
 
 
-def _added(values_LQ: Floats, order_DL: Ints, column_QLK: Floats) -> Floats:
-    """What one cluster adds to each draw's sums."""
-    questions, layouts, width = column_QLK.shape
-    draws = len(order_DL)
-    sum_DK = np.zeros((draws, width))
-    step = max(1, PAIRS // max(layouts * width, 1))
-    for first in range(0, layouts, step):
-        part_QLK = column_QLK[:, first : first + step]
-        places = part_QLK.shape[1]
-        pair_XK = (values_LQ @ part_QLK.reshape(questions, -1)).reshape(layouts * places, width)
-        index_DP = np.multiply(order_DL[:, first : first + step], places, dtype=np.int32)
-        index_DP += np.arange(places, dtype=np.int32)
-        chosen = sparse.csr_array(
-            (np.ones(draws * places), index_DP.reshape(-1), np.arange(draws + 1, dtype=np.int32) * places),
-            shape=(draws, layouts * places),
-        )
-        sum_DK += chosen @ pair_XK
-    return sum_DK
+def _moved(
+    values_BLQ: Floats, straight_B: npt.NDArray[np.int32], orders: int, rng: np.random.Generator
+) -> Iterator[Floats]:
+    """Values of some clusters under random orders of their layouts, of which one each is the observed; [B, L, Q, M]."""
+    clusters, layouts, questions = values_BLQ.shape
+    straight_L = np.arange(layouts, dtype=np.min_scalar_type(layouts))
+    for start in range(0, orders, step := max(1, HELD // (clusters * layouts * questions))):
+        count = min(step, orders - start)
+        order_BML = rng.permuted(np.broadcast_to(straight_L, (clusters, count, layouts)), axis=2)
+        for order_ML, straight in zip(order_BML, straight_B - start, strict=True):
+            if 0 <= straight < count:
+                order_ML[straight] = straight_L
+        moved_BMLQ = values_BLQ[np.arange(clusters)[:, None, None], order_BML]
+        yield np.ascontiguousarray(np.moveaxis(moved_BMLQ, 1, 3))
+
+
+def _chosen(index_XI: npt.NDArray[np.int32], rows_YK: Floats) -> Floats:
+    """Sums of rows, chosen by their numbers; shape [X, K]."""
+    count, each = index_XI.shape
+    ends = np.arange(count + 1, dtype=np.int32) * each
+    chosen = sparse.csr_array(
+        (np.ones(index_XI.size), index_XI.reshape(-1), ends), shape=(count, len(rows_YK))
+    )
+    sum_XK: Floats = chosen @ rows_YK
+    return sum_XK

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .designs import Groups, permuted_sums, trend_cross
+from .designs import Groups, grouped, permuted_sums, trend_cross
 from .intervals import Rates, rates
 from .table import Coordinate, Floats, Ints, Outcome, Table
 
@@ -36,10 +36,11 @@ def trend_basis(table: Table, coordinate: Coordinate, degree: int = DEGREE, *, o
     position_CLQ = table.position(coordinate).astype(np.float64)
     seen = position_CLQ[table.asked]
     scaled_CLQ = (position_CLQ - seen.mean()) / max(float(np.ptp(seen)) / 2, 1.0)
-    power_CLQK = centred(scaled_CLQ[..., None] ** np.arange(1, degree + 1), table)
+    power_CLQK = centred(np.repeat(scaled_CLQ[..., None], degree, axis=3).cumprod(axis=3), table)
     if own:
         power_CLQK = each_cluster(power_CLQK)
-    left_NK, size_K, _ = np.linalg.svd(power_CLQK.reshape(-1, power_CLQK.shape[-1]), full_matrices=False)
+    power_NK = power_CLQK.reshape(-1, power_CLQK.shape[-1])
+    left_NK, size_K, _ = np.linalg.svd(power_NK, full_matrices=False)
     return left_NK[:, size_K > 1e-6 * max(float(size_K.max(initial=0)), 1e-12)]
 
 
@@ -143,12 +144,9 @@ def fold_table(
     phase_CLQ = table.position(coordinate) % modulus
     if own:
         phase_CLQ = phase_CLQ + modulus * np.arange(table.n_clusters)[:, None, None]
-    phase_S, count_S = np.unique(phase_CLQ[table.asked], return_counts=True)
-    trials_S = count_S.astype(np.float64)
-    label_CLQ = np.where(table.asked, np.searchsorted(phase_S, phase_CLQ), -1)
-    groups = Groups(label_CLQ, len(phase_S))
+    phase_S, trials_S, groups = grouped(phase_CLQ, table.asked)
     if trend is None:
-        trend = np.empty((label_CLQ.size, 0))
+        trend = np.empty((phase_CLQ.size, 0))
     cross_KS = trend_cross(trend, groups)
     gram_SS = groups.gram() - cross_KS.T @ cross_KS
     profiles = table.n_clusters if own else 1
@@ -212,9 +210,7 @@ def phase_rates(table: Table, outcome: Outcome, coordinate: Coordinate, modulus:
     Returns:
         the phases, and their rates.
     """
-    phase_CLQ = table.position(coordinate) % modulus
-    phase_R = np.unique(phase_CLQ[table.asked])
-    groups = Groups(np.where(table.asked, np.searchsorted(phase_R, phase_CLQ), -1), len(phase_R))
+    phase_R, _, groups = grouped(table.position(coordinate) % modulus, table.asked)
     sum_CR, trials_CR = map(groups.cluster_sums, (table.outcomes[outcome], table.asked.astype(np.float64)))
     return phase_R, rates(sum_CR, trials_CR)
 

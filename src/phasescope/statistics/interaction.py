@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from .designs import Groups, joint_gram, permuted_sums, trend_cross
+from .designs import Groups, grouped, joint_gram, permuted_sums, trend_cross
 from .fold import Fold, inverse, within_blocks
 from .period import surprise
 from .permutation import permutation_p, quadratic_form
@@ -86,8 +86,7 @@ def find_interaction(
 
 
 def _grouped(table: Table, phase_CLQ: Ints) -> Groups:
-    phase_S = np.unique(phase_CLQ[table.asked])
-    return Groups(np.where(table.asked, np.searchsorted(phase_S, phase_CLQ), -1), len(phase_S))
+    return grouped(phase_CLQ, table.asked)[2]
 
 
 def _crosses(groups: list[Groups], trend_NK: Floats) -> Floats:
