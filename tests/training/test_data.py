@@ -78,10 +78,20 @@ def test_packed_records_stand_side_by_side_with_fillers_around():
     assert residues == set(range(8))
 
 
+def test_fixed_fillers_are_as_many_in_every_batch():
+    """Also where the context is short; the block of records still begins anywhere."""
+    task = TASK.model_copy(update={"packed": True, "fixed_fillers": True})
+    batches = [task.batch(8, 3, np.random.default_rng(seed))[0] for seed in range(40)]
+    assert {ids.shape[1] for ids in batches} == {3 * 4 + 30} == {task.most_tokens(3)}
+    firsts = {int(np.flatnonzero((row >= 10) & (row < 50))[0]) for ids in batches for row in ids}
+    assert firsts == set(range(31))
+
+
 @pytest.mark.parametrize("packed", [True, False])
-def test_the_mean_length_of_a_batch_is_what_a_plan_counts(packed):
+@pytest.mark.parametrize("fixed", [True, False])
+def test_the_mean_length_of_a_batch_is_what_a_plan_counts(packed, fixed):
     """Over 2,000 batches, within one and a half tokens."""
-    settings = Training(task=TASK.model_copy(update={"packed": packed}))
+    settings = Training(task=TASK.model_copy(update={"packed": packed, "fixed_fillers": fixed}))
     lengths = [settings.task.batch(1, 9, np.random.default_rng(n))[0].shape[1] for n in range(2000)]
     assert np.mean(lengths) == pytest.approx(mean_length(settings, 9), abs=1.5)
 

@@ -71,3 +71,20 @@ def test_each_group_is_scaled_from_its_own_peak():
         set_step_sizes(optimizers, step, settings)
     sizes = sorted(group["lr"] for optimizer in optimizers for group in optimizer.param_groups)
     assert sizes == pytest.approx([0.01 / 4, 0.02 / 4, 0.03 / 4])
+
+
+@pytest.mark.parametrize("start", ["normal", "fan_in"])
+def test_matrices_and_gates_start_as_asked(start):
+    """0.02 as Qwen3 has it, or evenly up to one over the root of the inputs; all else is the same."""
+    settings = Training(**SHAPE, task=made_task(), compression=FOURS, embedding_std=0.7, matrix_init=start)
+    model, gates = new_model(settings), 0
+    for name, param in model.named_parameters():
+        if "layers" in name and param.ndim == 2:
+            gates += ".compressor." in name
+            spread, most = float(param.detach().std()), float(param.detach().abs().max())
+            edge = param.shape[1] ** -0.5
+            expected = 0.02 if start == "normal" else edge / 3**0.5
+            assert spread == pytest.approx(expected, rel=0.25), name
+            assert (most <= edge) or start == "normal"
+    assert gates
+    assert float(model.model.embed_tokens.weight.detach().std()) == pytest.approx(0.7, rel=0.1)

@@ -28,6 +28,7 @@ class RetrievalTask(Settings):
         vocabulary: the ids that may appear.
         fillers: each batch draws a number from 0 to this, or to four times the number of records where that is less
             (a short context is mostly records).
+        fixed_fillers: each batch has exactly `fillers`.
         packed: records stand side by side, with fillers around them alone; gates then specialise in slots, as a
             window holds several records whose keys all lie in slots of one parity.
         shared_ids: keys and values are drawn from one set of ids, all of the vocabulary's keys and values, so that no
@@ -42,6 +43,9 @@ class RetrievalTask(Settings):
     )
     packed: bool = setting(
         False, "Records stand side by side, with no fillers between them.", panel="Records"
+    )
+    fixed_fillers: bool = setting(
+        False, "Every context has exactly --fillers fillers, not any number up to them.", panel="Records"
     )
     shared_ids: bool = setting(
         False, "Any key may be a value and any value a key; place and context tell.", panel="Records"
@@ -65,7 +69,8 @@ class RetrievalTask(Settings):
         widest = (
             0 if self.packed else int(rng.integers(0, 2)) * 2
         )  # the largest gap between two records in this batch
-        around = int(rng.integers(0, min(self.fillers, 4 * pairs) + 1))
+        least, most = self.around(pairs)
+        around = least if self.fixed_fillers else int(rng.integers(least, most + 1))
         length = 2 * pairs + widest * (pairs - 1) + around
         asked, fixed = self.asked, self.roles == "fixed"
         ids = np.stack(
@@ -75,10 +80,14 @@ class RetrievalTask(Settings):
         labels[:, length + 1 :: 2] = ids[:, length + 1 :: 2]
         return ids, labels
 
+    def around(self, pairs: int) -> tuple[int, int]:
+        """The fewest and the most fillers beside the gaps."""
+        return (self.fillers, self.fillers) if self.fixed_fillers else (0, min(self.fillers, 4 * pairs))
+
     def most_tokens(self, pairs: int) -> int:
         """Tokens of the longest sequence that `batch` draws."""
         gaps = 0 if self.packed else 2 * (pairs - 1)
-        return 4 * pairs + gaps + min(self.fillers, 4 * pairs)
+        return 4 * pairs + gaps + self.around(pairs)[1]
 
 
 def _row(

@@ -152,6 +152,12 @@ class Training(Settings):
     )
     clip: float = setting(1.0, "The gradient's norm is cut to this.", panel="Optimizer", gt=0)
     embedding_std: float = setting(1.0, "Standard deviation of random token embeddings.", panel="Model", gt=0)
+    matrix_init: Literal["normal", "fan_in"] = setting(
+        "normal",
+        "How the layers' matrices and gates start: normal draws them with a standard deviation of 0.02, as Qwen3 does; "
+        "fan_in evenly within ±1/√inputs, as torch.nn.Linear does.",
+        panel="Model",
+    )
     warmup: int = setting(20, "Steps of linear warm-up.", panel="Schedule", ge=0, le=MOST_STEPS)
     decay: float = setting(
         0.2, "The last share of the steps, in which step sizes fall to 0.", panel="Schedule", ge=0, le=1

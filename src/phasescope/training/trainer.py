@@ -243,6 +243,10 @@ def new_model(settings: Training, start: Path | None = None) -> CompressedQwen3F
         model = CompressedQwen3ForCausalLM(settings.architecture())
         # At Qwen3's 0.02 the first updates of the layers drown the token's identity in the residual stream.
         torch.nn.init.normal_(model.model.embed_tokens.weight, std=settings.embedding_std)
+        if settings.matrix_init == "fan_in":
+            for name, param in model.named_parameters():
+                if "layers" in name and param.ndim == 2:
+                    torch.nn.init.uniform_(param, -(param.shape[1] ** -0.5), param.shape[1] ** -0.5)
     if settings.shared_start and settings.compression is not None:
         plain = new_model(settings.model_copy(update={"compression": None}))
         mine = model.state_dict()

@@ -117,7 +117,7 @@ def mean_length(settings: Training, pairs: int) -> float:
     """Tokens of a sequence of records: the gaps are 0 or 2 (0 if packed), the fillers around them uniform."""
     assert settings.task is not None  # the caller has looked
     gaps = 0 if settings.task.packed else pairs - 1
-    return 4 * pairs + gaps + min(settings.task.fillers, 4 * pairs) / 2
+    return 4 * pairs + gaps + sum(settings.task.around(pairs)) / 2
 
 
 def _read_together(grid: WindowGrid | None, tokens: int, tail: int, block: int, delay: int) -> int:
