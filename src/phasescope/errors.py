@@ -58,6 +58,13 @@ class MissingExtraError(PhasescopeError, ImportError):
     """A command needs a package that the base install leaves out; the message names the extra."""
 
 
+def installing(extra: str) -> str:
+    """How an extra is installed. phasescope is on no index: its name there would be somebody else's."""
+    return (
+        f"pip install '.[{extra}]' in a clone of phasescope, or pip install 'WHEEL[{extra}]' with its wheel"
+    )
+
+
 class ServerError(PhasescopeError):
     """A server cannot be asked, or has stopped answering; what was finished is kept, and a run can go on."""
 

@@ -132,7 +132,7 @@ def test_a_command_without_its_extra_says_which_one_to_install(tmp_path, base_in
     """In a base install, measuring and training name the extra."""
     for command in (["measure", "any", "--out", "x"], ["train", "--out", "x"], ["demo"]):
         said = base_install(*command, code=2, cwd=tmp_path)
-        assert "pip install 'phasescope[models]'" in said
+        assert "pip install '.[models]'" in said
 
 
 def test_the_old_name_of_a_condition_is_still_understood(tmp_path):

@@ -80,4 +80,4 @@ def test_a_base_install_without_ray_says_which_extra_to_install(tmp_path: Path, 
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "phasescope.running.ray", raising=False)
     said = phasescope("measure", MODEL, "--out", "x", "--engine", "ray", code=2, cwd=tmp_path)
-    assert "pip install 'phasescope[ray]'" in said
+    assert "pip install '.[ray]'" in said

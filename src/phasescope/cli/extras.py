@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from ..errors import MissingExtraError, UsageError
+from ..errors import MissingExtraError, UsageError, installing
 
 EXTRAS = {
     "torch": "models",
@@ -30,7 +30,7 @@ def need(*packages: str) -> None:
         if found is None:
             raise MissingExtraError(
                 f"this needs {package}, which the base install leaves out; "
-                f"install it with: pip install 'phasescope[{EXTRAS[package]}]'"
+                f"install it with: {installing(EXTRAS[package])}"
             )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import MissingExtraError, UsageError, first_line
+from ..errors import MissingExtraError, UsageError, first_line, installing
 from ..files import BOM, parse_json
 
 LINES = (".jsonl", ".ndjson")
@@ -84,7 +84,7 @@ def dataset_documents(
         import datasets
     except ModuleNotFoundError:
         raise MissingExtraError(
-            "this needs datasets, which the base install leaves out; install it with: pip install 'phasescope[text]'"
+            f"this needs datasets, which the base install leaves out; install it with: {installing('text')}"
         ) from None
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()
