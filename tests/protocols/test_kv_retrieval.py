@@ -1,5 +1,6 @@
 """What each padding moves, what it holds still, and that residues are comparable."""
 
+import itertools
 from collections import Counter
 from itertools import pairwise
 from typing import Any
@@ -9,6 +10,10 @@ import pytest
 
 from phasescope import Trial, UsageError
 from phasescope.protocols import InSequencePadding, PrefixPadding, QueryPadding
+from phasescope.records import Observation
+from phasescope.statistics.fold import identified_fold
+from phasescope.statistics.interaction import find_interaction
+from phasescope.statistics.table import tabulate
 from phasescope.text.synthetic import RetrievalVocabulary
 
 VOCABULARY = RetrievalVocabulary.contiguous(32, 96, 96)
@@ -270,3 +275,18 @@ def test_settings_without_bound_are_refused_before_anything_is_drawn(
     """A run.json can hold any number."""
     with pytest.raises(UsageError, match=said):
         PrefixPadding(**settings)
+
+
+@pytest.mark.parametrize("padding", [PrefixPadding, InSequencePadding, QueryPadding])
+def test_two_contexts_tell_an_interaction_from_either_residue(padding, rng):
+    """Right answers that go by (source + query) mod 8 alone cancel at each source and each query residue."""
+    observations = []
+    for trial in itertools.chain(*padding(pairs=24, contexts=6, questions=8).batches(VOCABULARY, rng)):
+        query = len(trial.prompt_ids) - 1
+        score = float((trial.source_position + query) % 8 < 5 + rng.integers(-1, 2))
+        facts = trial.facts("sum")
+        observations.append(Observation(**facts, prompt_tokens=query + 1, answer=1, score=score))
+    table = tabulate(observations)
+    fold = identified_fold(table, padding.moves, 8)
+    found = find_interaction(table, "accuracy", fold, rng, 99)
+    assert (found.p_value, found.together) == (0.01, "sum")

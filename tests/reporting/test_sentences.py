@@ -189,3 +189,11 @@ def test_a_p_at_its_floor_is_only_known_to_be_at_most_that(sensitive):
         for f in sensitive()
     ]
     assert "p ≤ 0.006, 2,000 draws" in sentence(found).replace("\N{NO-BREAK SPACE}", " ")
+
+
+@pytest.mark.parametrize(("p", "said"), [(None, True), (0.4, False)])
+def test_a_flat_condition_says_if_its_layouts_could_not_see_an_interaction(flat, p, said):
+    """Accuracy that depends on the sum of two residues cancels in either: silence about it is no evidence."""
+    test = next(f for f in flat() if f.name == "phase_test")
+    acting = test.model_copy(update={"name": "interaction", "p_value": p, "detail": {"together": None}})
+    assert ("act together was not seen" in sentence([*flat(), acting])) == said

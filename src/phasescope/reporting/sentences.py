@@ -40,7 +40,7 @@ def sentence(findings: Sequence[Finding]) -> str:
         return f"{subject} depends on position, but not on phase: {_steps(findings)}, and it does not repeat."
     if judgement.state == "flat":
         right = ", as it should be" if judgement.control else ""
-        return f"{subject} is flat{right}: {_limit(findings)}{_depth(findings)}{_finer(findings)}."
+        return f"{subject} is flat{right}: {_limit(findings)}{_depth(findings)}{_finer(findings)}{_apart(findings)}."
     doubt = _missing(findings) if judgement.missing else f"{_doubt(judgement, findings)}{_finer(findings)}"
     return f"{subject} is undecided: {doubt}."
 
@@ -232,6 +232,17 @@ def _finer(findings: Sequence[Finding]) -> str:
     return (
         f"; yet the answer's log-probability, a finer measure, repeats every {finer.period} tokens "
         f"(phase SD {interval_words(spread, 'nats')})"
+    )
+
+
+def _apart(findings: Sequence[Finding]) -> str:
+    """What a condition that is flat did not see, as its layouts could not."""
+    acting = find(findings, "interaction")
+    if acting is None or acting.p_value is not None:
+        return ""
+    return (
+        "; whether the residues of fact and question act together was not seen, as these layouts cannot tell "
+        "(contexts whose questions end at different residues can)"
     )
 
 
