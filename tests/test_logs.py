@@ -104,6 +104,35 @@ def test_a_batch_that_was_changed_is_found(tmp_path: Path, change: Any, message:
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("gone", [0, 1, 2])
+def test_a_batch_that_was_taken_out_is_missed(tmp_path: Path, gone: int) -> None:
+    """Each names the one before it; a missing last one looks like a run that was not finished, which is said."""
+    path = tmp_path / "log"
+    log = ObservationLog(path)
+    for first in (0, 3, 6):
+        log.append([observation(n) for n in range(first, first + 3)])
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[: 4 * gone] + lines[4 * gone + 4 :]))
+    if gone == 2:
+        assert len(list(read_log(path))) == 6
+        return
+    for read in (lambda: list(read_log(path)), lambda: ObservationLog(path).resume([3, 3, 3])):
+        with pytest.raises(
+            BrokenRecordError, match=f"line {4 * gone + 1}: .*does not follow the batch before"
+        ):
+            read()
+
+
+def test_batches_without_the_one_before_are_read(tmp_path: Path) -> None:
+    """Logs that were written before batches named it; what is appended does."""
+    path = tmp_path / "log"
+    ObservationLog(path).append([observation(n) for n in range(3)])
+    path.write_bytes(path.read_bytes().replace(b',"after":"none"', b""))
+    ObservationLog(path).append([observation(n) for n in range(3, 6)])
+    assert len(list(read_log(path))) == 6
+    assert path.read_bytes().count(b'"after"') == 1
+
+
 def test_a_log_of_version_0_1_is_read_and_goes_on(tmp_path: Path) -> None:
     """It has no digests; what is appended has."""
     path = tmp_path / "log"

@@ -31,6 +31,10 @@ Line = Observation | Dropped
 Kind = TypeVar("Kind", bound=Record)
 
 
+FIRST = "none"
+"""What the first batch of a log comes after."""
+
+
 class Batch(Record):
     """The line before the trials of a batch.
 
@@ -38,11 +42,14 @@ class Batch(Record):
         batch: the cluster of its trials.
         trials: how many lines follow.
         digest: of those lines, as bytes.
+        after: digest of the batch before, `FIRST` for none, so that a batch that was taken out is missed; None in
+            logs of older versions.
     """
 
     batch: Name
     trials: int = Field(ge=1)
     digest: Name
+    after: Name | None = None
 
 
 class Timing(Record):
@@ -115,6 +122,15 @@ class ObservationLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._digest: str | None = None
+
+    def _last(self) -> str:
+        """Digest of the last batch."""
+        if self._digest is None and self.path.exists():
+            with self.path.open("rb") as file:
+                heads = [line for line in file if line.startswith(b'{"batch":')]
+            self._digest = Batch.model_validate_json(heads[-1]).digest if heads else None
+        return self._digest or FIRST
 
     def resume(self, batch_sizes: Sequence[int]) -> list[Line]:
         """Cut the file back to whole batches of the plan and return the lines that stay.
@@ -143,6 +159,7 @@ class ObservationLog:
         if self.path.suffix != ".zst":
             with writing(self.path), self.path.open("rb+") as file:
                 file.truncate(offset)
+            self._digest = None  # of the batches that stay
         elif whole < ends[-1]:
             raise BrokenRecordError(
                 f"{self.path} has {whole} of {ends[-1]} observations; only a finished log stays compressed: "
@@ -158,7 +175,10 @@ class ObservationLog:
         """
         lines = "".join(line.model_dump_json(exclude_none=True) + "\n" for line in batch).encode()
         digest = hashlib.blake2b(lines, digest_size=8).hexdigest()
-        head = Batch(batch=batch[0].cluster, trials=len(batch), digest=digest).model_dump_json()
+        head = Batch(
+            batch=batch[0].cluster, trials=len(batch), digest=digest, after=self._last()
+        ).model_dump_json()
+        self._digest = digest
         with writing(self.path), self.path.open("ab") as file:
             file.write(head.encode() + b"\n" + lines)
             file.flush()
@@ -225,8 +245,13 @@ def _read(path: Path) -> Iterator[tuple[Line, int]]:
                 return
             if line.startswith(b'{"batch":'):
                 if head is not None and seen < head.trials:
-                    raise BrokenRecordError(_changed(path, began, head, "has fewer lines"))
+                    raise BrokenRecordError(_changed(path, began, head, "has fewer lines than were measured"))
+                before = FIRST if head is None else head.digest
                 head, began, seen = _parsed(Batch, line, path, number), number, 0
+                if head.after not in (None, before):
+                    raise BrokenRecordError(
+                        _changed(path, began, head, "does not follow the batch before it")
+                    )
                 content = hashlib.blake2b(digest_size=8)
                 continue
             kind: type[Line] = Dropped if b'"dropped":' in line else Observation
@@ -235,9 +260,9 @@ def _read(path: Path) -> Iterator[tuple[Line, int]]:
                 seen += 1
                 content.update(line)
                 if seen > head.trials:
-                    raise BrokenRecordError(_changed(path, began, head, "has more lines"))
+                    raise BrokenRecordError(_changed(path, began, head, "has more lines than were measured"))
                 if seen == head.trials and content.hexdigest() != head.digest:
-                    raise BrokenRecordError(_changed(path, began, head, "has other lines"))
+                    raise BrokenRecordError(_changed(path, began, head, "has other lines than were measured"))
             yield found, offset
 
 
@@ -252,6 +277,6 @@ def _parsed(kind: type[Kind], line: bytes, path: Path, number: int) -> Kind:
 
 def _changed(path: Path, line: int, batch: Batch, what: str) -> str:
     return (
-        f"{path}, line {line}: batch {batch.batch[:100]} of {batch.trials:,} trials {what} than were measured; restore "
+        f"{path}, line {line}: batch {batch.batch[:100]} of {batch.trials:,} trials {what}; restore "
         "the file, or cut it before this line and give the command of the run again"
     )
