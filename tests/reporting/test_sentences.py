@@ -197,3 +197,14 @@ def test_a_flat_condition_says_if_its_layouts_could_not_see_an_interaction(flat,
     test = next(f for f in flat() if f.name == "phase_test")
     acting = test.model_copy(update={"name": "interaction", "p_value": p, "detail": {"together": None}})
     assert ("act together was not seen" in sentence([*flat(), acting])) == said
+
+
+@pytest.mark.parametrize(("after", "words"), [(1, "1 further token of"), (2, "2 further tokens of")])
+def test_a_step_says_where_it_is_and_what_was_found_of_a_period(flat, after, words):
+    """That no period was found is said with its p, and not as a fact about the model."""
+    test, period = (next(f for f in flat() if f.name == name) for name in ("phase_test", "period"))
+    detail = {"steps": [{"along": "offset", "after": after, "size": -0.3}], "more_than_period": True}
+    step = test.model_copy(update={"name": "steps", "value": -0.3, "p_value": 0.001, "detail": detail})
+    said = sentence([*flat(), step]).replace("\N{NO-BREAK SPACE}", " ")
+    assert f"falls by 30.0 points after {words} padding" in said
+    assert f"no period was found beside (p = {period.p_value:.3f})" in said

@@ -37,7 +37,7 @@ def sentence(findings: Sequence[Finding]) -> str:
         )
         return f"{subject} is {what}: {_what(findings)}{_depth(findings)}{warning}."
     if judgement.state == "position":
-        return f"{subject} depends on position, but not on phase: {_steps(findings)}, and it does not repeat."
+        return f"{subject} depends on position, but not on phase: {_steps(findings)}, and {_no_period(findings)}."
     if judgement.state == "flat":
         right = ", as it should be" if judgement.control else ""
         return f"{subject} is flat{right}: {_limit(findings)}{_depth(findings)}{_finer(findings)}{_apart(findings)}."
@@ -72,8 +72,16 @@ def verdict(findings: Iterable[Finding]) -> str:
         if names[state]:
             verb = "is" if len(names[state]) == 1 else "are"
             parts.append(f"{listed([plain(name) for name in names[state]])} {verb} {STATES[state]}")
-    parts += [_few_draws(tested[0])] if tested[0].draws_needed else []
+    needed = max((judgement.draws_needed or 0 for judgement in tested), default=0)
+    parts += [_few_draws(needed)] if needed else []
     return f"{'; '.join([*parts, rest])}."
+
+
+def _no_period(findings: Sequence[Finding]) -> str:
+    period = find(findings, "period")
+    if period is None or corrected(period) is None:
+        return "whether it repeats could not be tested"
+    return f"no period was found beside ({p_of(period)})"
 
 
 def _what(findings: Sequence[Finding]) -> str:
@@ -93,8 +101,8 @@ def _what(findings: Sequence[Finding]) -> str:
 ALONG = {
     "source": "after token {after:,} of the prompt, where the fact stands",
     "query": "in prompts whose question ends after token {after:,}",
-    "distance": "beyond a distance of {after:,} tokens between fact and question",
-    "offset": "after {after:,} further tokens of padding",
+    "distance": "beyond a distance of {after:,} token{s} between fact and question",
+    "offset": "after {after:,} further token{s} of padding",
 }
 
 
@@ -105,7 +113,7 @@ def _steps(findings: Sequence[Finding]) -> str:
     largest = sorted(found.detail["steps"], key=lambda step: -abs(step["size"]))[:2]
     words = [
         f"{'falls' if step['size'] < 0 else 'rises'} by {points(abs(step['size']))} points "
-        f"{ALONG[step['along']].format(after=step['after'])}"
+        f"{ALONG[step['along']].format(after=step['after'], s='s' * (step['after'] != 1))}"
         for step in largest
     ]
     return f"recall {listed(words)} ({p_of(found)})"
@@ -212,14 +220,14 @@ def _doubt(judgement: Judgement, findings: Sequence[Finding]) -> str:
     )
     excluded = "excludes" if excludes_zero(spread.low) else "includes"
     unknown = ", with too few data to say how small an effect would have been seen" * has_too_few(findings)
-    few = f"; {_few_draws(judgement)}" if judgement.draws_needed else ""
+    few = f"; {_few_draws(judgement.draws_needed)}" if judgement.draws_needed else ""
     return f"{_period(findings)}{at_stride}, and the phase SD of {interval_words(spread)} {excluded} 0{unknown}{few}"
 
 
-def _few_draws(judgement: Judgement) -> str:
+def _few_draws(needed: int) -> str:
     return (
         "after the correction over conditions no p can fall below 0.05 with so few permutations; "
-        f"give --draws {judgement.draws_needed} or more"
+        f"give --draws {needed} or more"
     )
 
 

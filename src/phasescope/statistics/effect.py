@@ -86,7 +86,7 @@ def _sentence(judgement: Judgement, spread: Finding | None, coordinate: Coordina
     size = "" if spread is None or spread.value is None else f" (phase SD {100 * spread.value:.1f} points)"
     words = {
         "sensitive": f"recall depends on the {coordinate}'s position modulo {judgement.period}",
-        "position": f"recall depends on the {coordinate}'s position, but does not repeat",
+        "position": f"recall depends on the {coordinate}'s position, and no period was found",
         "flat": f"recall does not depend on the {coordinate}'s position",
         "undecided": f"it is undecided whether recall depends on the {coordinate}'s position",
     }

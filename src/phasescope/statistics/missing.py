@@ -109,15 +109,16 @@ def _bounds(
 ) -> dict[str, float]:
     """Mean accuracy with all missing answers wrong and with all right, and the least phase SD that there can be.
 
-    Each phase's accuracy may lie anywhere between the two; the least SD is that of the most even accuracies.
+    Each phase's accuracy may lie anywhere between the two, that of a phase that was never asked anywhere at all; the
+    least SD is that of the most even accuracies.
     """
     answered_N = observations.integers(f"{coordinate}_position") % stride
     lost_N = np.array([getattr(one, f"{coordinate}_position") % stride for one in dropped])
     right_S = np.bincount(answered_N, observations.numbers("score"), stride)
     lost_S = np.bincount(lost_N, minlength=stride)
     asked_S = np.bincount(answered_N, minlength=stride) + lost_S
-    seen_S = asked_S > 0
-    low_S, high_S = right_S[seen_S] / asked_S[seen_S], (right_S + lost_S)[seen_S] / asked_S[seen_S]
+    low_S = np.divide(right_S, asked_S, out=np.zeros(stride), where=asked_S > 0)
+    high_S = np.divide(right_S + lost_S, asked_S, out=np.ones(stride), where=asked_S > 0)
     level_X = np.linspace(0, 1, 1001)[:, None]  # the most even accuracies are those nearest to some level
     planned = float(asked_S.sum())
     return {
