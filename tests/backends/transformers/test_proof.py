@@ -139,3 +139,49 @@ def test_a_prompt_begins_at_the_positions_of_the_model():
     """RoBERTa's begin after its pad token's id, where `generate` itself would begin at 0."""
     found = measured("roberta")
     assert (found.way, found.difference is not None and found.difference < 1e-5) == ("alone", True)
+
+
+class Narrow(LlamaForCausalLM):
+    """Forgets the first tokens of its cache where the prompt is long, and only there."""
+
+    beyond: int = 100
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """As a plain transformer; a cache of more than so many tokens begins with zeros."""
+        cache = kwargs.get("cache")
+        if cache is not None and cache.get_seq_length() > self.beyond:
+            for layer in cache.layers:
+                layer.values[:, :, :20] = 0.0
+        return super().forward(*args, **kwargs)
+
+
+def narrow(beyond: int) -> Any:
+    torch.manual_seed(0)
+    model = Narrow(LlamaConfig(**SMALL, intermediate_size=64, num_attention_heads=4, initializer_range=0.3))
+    model.beyond = beyond
+    return model
+
+
+def long_questions(rng: np.random.Generator, tokens: int) -> list[Trial]:
+    shared, *rest = (tuple(rng.integers(0, 128, n).tolist()) for n in (tokens, 6, 6))
+    return [Trial((*shared, *ids[:4]), ids[4:], ids[4:], 3, f"b{n}", "c", 0) for n, ids in enumerate(rest)]
+
+
+def test_a_fault_that_begins_at_a_hundred_tokens_is_found_before_the_run(rng):
+    """The probe's long prefix reaches beyond usual strides; every prompt is then read fresh."""
+    backend = TransformersBackend(narrow(100), IDS, name="narrow")
+    trials = long_questions(rng, 150)
+    replies = backend.answer(trials)
+    assert backend.proof.fault is not None
+    assert [reply.answer_logprob for reply in replies] == pytest.approx(
+        [expected(backend.model, trial) for trial in trials], abs=5e-5
+    )
+
+
+def test_a_fault_at_the_size_of_the_run_ends_it(rng):
+    """Shorter prompts are answered; where the run's own are read wrongly, nothing is returned."""
+    backend = TransformersBackend(narrow(400), IDS, name="narrow")
+    assert len(backend.answer(long_questions(rng, 350))) == 2
+    backend = TransformersBackend(narrow(400), IDS, name="narrow")
+    with pytest.raises(UsageError, match=r"prompt of 604 tokens .* nats away from a fresh forward"):
+        backend.answer(long_questions(rng, 600))

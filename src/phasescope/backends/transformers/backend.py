@@ -29,7 +29,7 @@ from ..prefixes import Context, Ids, contexts
 from .cache import branch, expanded, reserve, same_rows
 from .forward import forward
 from .load import folder_vocabulary, load_model, tokens_that_fit
-from .proof import Proof, prove
+from .proof import PREFIXES, Proof, check_at_size, prove
 
 PREFILL_CHUNK = 4096
 LOGGER = logging.getLogger(__name__)
@@ -88,6 +88,7 @@ class TransformersBackend:
         self.prefill_chunk = prefill_chunk
         self.share_prefix = share_prefix
         self.prove = prove
+        self._proved_at_size = not share_prefix
         self.tokens = 0
         self.folder: Path | None = None
         self._vocabulary = vocabulary
@@ -181,7 +182,11 @@ class TransformersBackend:
             UsageError: if the model gives an answer no finite log-probability, or memory runs out.
         """
         try:
-            return self._fresh(trials) if self.prove and self.proof.fault else self._shared(trials)
+            if self.prove and self.proof.fault:
+                return self._fresh(trials)
+            replies = self._shared(trials)
+            self._check_at_size(trials, replies)
+            return replies
         except torch.OutOfMemoryError:
             raise UsageError(
                 f"{self.name} runs out of memory with max_tokens {self.max_tokens} and prefill_chunk "
@@ -205,6 +210,17 @@ class TransformersBackend:
                 "%s: %s; each prompt is read alone and without a cache instead", self.name, found.fault
             )
         return found
+
+    def _check_at_size(self, trials: Sequence[Trial], replies: Sequence[Reply]) -> None:
+        """Once, where prompts are longer than the probe's: one of them is read again, alone."""
+        if not trials or not self.prove or self._proved_at_size:
+            return
+        longest = max(range(len(trials)), key=lambda n: len(trials[n].prompt_ids))
+        if len(trials[longest].prompt_ids) <= max(PREFIXES):
+            return
+        tokens = self.tokens
+        check_at_size(self.model, self.name, trials[longest], replies[longest], self._fresh)
+        self.tokens, self._proved_at_size = tokens, True
 
     def _shared(self, trials: Sequence[Trial]) -> list[Reply]:
         """Replies from one prefill per context."""

@@ -16,10 +16,15 @@ from ...errors import UsageError, first_line
 from ...records import Reply, Trial
 from .forward import BREAKS
 
-QUESTIONS, PREFIX, REST, ANSWER = 3, 40, 5, 2
-"""Of the probe: questions after one prefix, and tokens of the prefix, of each question and of its answer."""
+PREFIXES = {40: 3, 300: 2}
+"""Of the probe: tokens of each prefix, and how many questions follow it. The long one is beyond usual strides and the
+windows of small models."""
+REST, ANSWER = 5, 2
+"""Of the probe: tokens of each question and of its answer."""
 ROUNDING = {torch.float64: 1e-8, torch.float32: 2e-5, torch.float16: 0.05, torch.bfloat16: 0.3}
 """Nats per token by which answers may differ from rounding alone, in models that pass."""
+AT_SIZE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 0.1, torch.bfloat16: 0.5}
+"""The same in a prompt as long as the run's, where more is added up."""
 Answer = Callable[[Sequence[Trial]], Sequence[Reply]]
 
 
@@ -38,17 +43,20 @@ class Proof:
 
 
 def probe(model: Any) -> list[Trial]:
-    """Questions about one random context, the same for every model with as many tokens in its vocabulary."""
+    """Questions about random contexts, the same for every model with as many tokens in its vocabulary."""
     config = model.config.get_text_config()
     size = getattr(config, "vocab_size", None) or model.get_input_embeddings().weight.shape[0]
+    most = getattr(config, "max_position_embeddings", None) or max(PREFIXES) + REST + ANSWER
     rng = np.random.default_rng(40)
-    prefix, *rest = (
-        tuple(rng.integers(0, size, n).tolist()) for n in (PREFIX, *(REST + ANSWER,) * QUESTIONS)
-    )
-    return [
-        Trial((*prefix, *ids[:REST]), ids[REST:], (), 0, f"probe/{n}", "probe", 0, generate=1)
-        for n, ids in enumerate(rest)
-    ]
+    trials = []
+    for tokens, questions in PREFIXES.items():
+        prefix = rng.integers(0, size, max(1, min(tokens, most - REST - ANSWER))).tolist()
+        for n in range(questions):
+            ids = rng.integers(0, size, REST + ANSWER).tolist()
+            named = f"probe/{tokens}/{n}", f"probe/{tokens}"
+            prompt, answer = (*prefix, *ids[:REST]), tuple(ids[REST:])
+            trials.append(Trial(prompt, answer, (), 0, *named, 0, generate=1))
+    return trials
 
 
 def prove(model: Any, name: str, shared: Answer, fresh: Answer) -> Proof:
@@ -93,6 +101,26 @@ def prove(model: Any, name: str, shared: Answer, fresh: Answer) -> Proof:
         return Proof(difference, None)
     away = f"log-probabilities up to {difference:.2g} nats away from those of fresh forwards"
     return Proof(difference, f"many questions after one prefill get {away}")
+
+
+def check_at_size(model: Any, name: str, trial: Trial, reply: Reply, fresh: Answer) -> None:
+    """Hold one reply of a run's own, read in the shared way, against a fresh forward.
+
+    A window or a stride that is longer than the probe shows only here.
+
+    Raises:
+        UsageError: if they differ by more than rounding.
+    """
+    allowed = AT_SIZE.get(model.dtype, AT_SIZE[torch.bfloat16]) * max(len(trial.answer_ids), 1)
+    [alone] = _logprobs(fresh([trial]))
+    [shared] = _logprobs([reply])
+    difference = float(np.abs(alone - shared).max())
+    if not difference <= allowed:
+        raise UsageError(
+            f"{name} answers a prompt of {len(trial.prompt_ids):,} tokens {difference:.2g} nats away from a fresh "
+            "forward when its context is read once for many questions, and shorter ones rightly: its cache is wrong "
+            "beyond some length; ask shorter prompts, or see with `phasescope check` which way of reading is at fault"
+        )
 
 
 def _logprobs(replies: Sequence[Reply]) -> np.ndarray[Any, np.dtype[np.float64]]:
