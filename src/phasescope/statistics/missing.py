@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -110,7 +111,7 @@ def _bounds(
     """Mean accuracy with all missing answers wrong and with all right, and the least phase SD that there can be.
 
     Each phase's accuracy may lie anywhere between the two, that of a phase that was never asked anywhere at all; the
-    least SD is that of the most even accuracies.
+    least SD is that of the most even accuracies, less what independent trials show by chance.
     """
     answered_N = observations.integers(f"{coordinate}_position") % stride
     lost_N = np.array([getattr(one, f"{coordinate}_position") % stride for one in dropped])
@@ -120,11 +121,14 @@ def _bounds(
     low_S = np.divide(right_S, asked_S, out=np.zeros(stride), where=asked_S > 0)
     high_S = np.divide(right_S + lost_S, asked_S, out=np.ones(stride), where=asked_S > 0)
     level_X = np.linspace(0, 1, 1001)[:, None]  # the most even accuracies are those nearest to some level
+    near_XS = np.clip(level_X, low_S, high_S)
+    chance_X = (near_XS * (1 - near_XS) / np.maximum(asked_S, 1)).mean(axis=1)
+    least = float(np.maximum(near_XS.var(axis=1) - chance_X, 0.0).min())
     planned = float(asked_S.sum())
     return {
         "wrong": float(right_S.sum()) / planned,
         "right": float((right_S + lost_S).sum()) / planned,
-        "least_phase_sd": float(np.clip(level_X, low_S, high_S).std(axis=1).min()),
+        "least_phase_sd": math.sqrt(least),
     }
 
 
