@@ -157,6 +157,12 @@ def row_gap(one: Logprobs, other: Logprobs) -> float:
     return float(np.nan_to_num(gaps, nan=np.inf, posinf=np.inf).max(initial=0.0))
 
 
+def size(row: Logprobs) -> float:
+    """The largest log-probability by its amount; rounding goes by it."""
+    values = np.asarray(list(row.values()) if isinstance(row, Mapping) else row, dtype=np.float64)
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+
+
 def _listed_gap(one: Mapping[Any, float], other: Mapping[Any, float]) -> float:
     if not one or not other:
         return 0.0 if not one and not other else float("inf")

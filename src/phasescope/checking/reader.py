@@ -26,12 +26,19 @@ class CachedReader:
     fixed: Ids
     known: dict[tuple[Ids, int], Continuation] = field(default_factory=dict)
     longer: dict[tuple[Ids, int], Sequence[Continuation]] = field(default_factory=dict)
+    slow: dict[Ids, Continuation] = field(default_factory=dict)
 
     def whole(self, prompt: Ids, new: int) -> Continuation:
         """The prompt in one piece: the reference of every comparison."""
         if (prompt, new) not in self.known:
             self.known[prompt, new] = self.engine.whole(prompt, new)
         return self.known[prompt, new]
+
+    def stepped(self, prompt: Ids) -> Continuation:
+        """The prompt token by token, from the first one on."""
+        if prompt not in self.slow:
+            self.slow[prompt] = self.engine.token_by_token(prompt, 1, self.new)
+        return self.slow[prompt]
 
     def inside(self, prompt: Ids, start: int) -> Sequence[Continuation]:
         """What follows each token of the prompt from `start` on."""

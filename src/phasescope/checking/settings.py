@@ -25,6 +25,10 @@ class SuiteSettings(Settings):
         256, "Consecutive lengths read in one piece, to find a single length that goes wrong.", ge=0
     )
     new: int = setting(3, "Tokens of the continuation that is compared.", ge=1, le=64)
+    lossy: str | None = setting(
+        None,
+        "How its cache loses by design: quantised, evicting or sparse (a prefill), or a technique of `inspect`.",
+    )
     seed: int = setting(0, "Seed of every draw.", short="-s", ge=0)
 
 

@@ -1,184 +1,107 @@
-"""The invariance suite: ask, compare with the floor, settle ties, confirm on fresh prompts, fold, shrink."""
+"""The invariance suite: ask every invariance, judge what fails, and say who is at fault."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import UsageError
-from .cases import PromptCase, PromptPlan
-from .comparator import TAIL, Comparator, Comparison, Meaning
+from .cases import PromptPlan
+from .comparator import TAIL, Comparator, Comparison
 from .engine import EngineUnderTest, NotOfferedError
-from .fold import Pattern, fold
-from .invariances import INVARIANCES, Invariance
-from .reader import CachedReader
+from .failures import Failures, Tried
+from .floor import FAR
+from .invariances import INVARIANCES, ONE_BY_ONE, Invariance
+from .lossy import invariances, kind_of, must_differ
 from .settings import SuiteSettings
-from .shrink import shrunk
-from .verdict import Effect, Outcome, Reproduction, State, Verdict, decide
+from .verdict import Effect, Outcome, Reproduction, Verdict, decide
 
 Report = Callable[[str, int, int], None]
 """Called with what is being checked, the invariances that are done, and all."""
 
-UNLIKELY = 10**4  # ways to place the failures, of which one separates the residues
-CLEAN = ("prefill", "decode")  # ways of reading that use no cache of before and no other request
-GONE = "differences did not show again on the same or on fresh prompts"
-FLIPPED = (
-    "differences no larger than what rounding errors change at these prompts, where nearly equal scores flip"
+DESIGN = (
+    "{failed} of {cases} cases differ, by up to {gap:.1e}, as they must where the engine is {kind} by design"
 )
-BLIND = (
-    "differences that equal scores in the model may explain; decidable on a local model, or where the model "
-    "is known to choose nothing by scores (--no-selection)"
-)
+HIDDEN = "nothing differs by more than equal calls do ({floor:.1e}), and what is smaller cannot be judged"
 
 
 class _Suite:
     """One check of one engine."""
 
-    def __init__(self, comparator: Comparator) -> None:
-        self.comparator, self.plan = comparator, comparator.plan
+    def __init__(self, comparator: Comparator, lossy: str | None) -> None:
+        self.comparator, self.lossy = comparator, lossy
+        self.table, self.by_design = invariances(lossy), must_differ(lossy)
+        self.found: dict[str, Outcome] = {}
+        self.failures = Failures(comparator, self.found)
 
-    def outcome(self, name: str, before: dict[str, Outcome]) -> Outcome:
-        """Check one invariance; `before` are the outcomes of those that were checked already."""
-        invariance, compared = INVARIANCES[name], self.comparator.compared
+    def outcomes(self, names: Sequence[str], report: Report) -> tuple[Outcome, ...]:
+        """Check invariances in their order."""
+        for done, name in enumerate(names):
+            report(name, done, len(names))
+            self.found[name] = self._repeat() if name == "repeat" else self._checked(name, self.table[name])
+            if name == "prefill":
+                self._by_steps(self.found[name].state == "hidden")
+        if "prefill" not in self.found or self.found["prefill"].state != "fault":
+            self._by_steps(bool(self.failures.judge.blamed))
+        report("done", len(names), len(names))
+        return tuple(self.found[name] for name in INVARIANCES if name in self.found)
+
+    def _by_steps(self, wanted: bool) -> None:
+        """Compare the prompt in one piece with its tokens one by one, where no longer prompt can or others accuse it.
+
+        A fault there is the prefill's; that it holds is told where nothing else is.
+        """
+        hidden = "prefill" in self.found and self.found["prefill"].state == "hidden"
+        if wanted or self.failures.judge.longer:
+            slow = self._checked("prefill", ONE_BY_ONE)
+            if slow.state == "fault" or (hidden and slow.state == "holds"):
+                self.found["prefill"] = slow
+
+    def _checked(self, name: str, invariance: Invariance) -> Outcome:
+        """One invariance; those before it are known."""
+        comparator = self.comparator
+        reader, told = comparator.plain, self.failures.told
+        nothing = Tried(name, invariance, [], reader)
         try:
             comparisons = [
-                compared(invariance, case, self.comparator.plain) for case in invariance.cases(self.plan)
+                comparator.compared(invariance, case, reader) for case in invariance.cases(comparator.plan)
             ]
         except NotOfferedError as missing:
-            return self._outcome(name, "absent" if missing.absent else "hidden", note=str(missing))
+            return told(nothing, "absent" if missing.absent else "hidden", note=str(missing))
         if not comparisons:
-            return self._outcome(name, "absent", note="prompts this short have no such case")
-        if name == "repeat":
-            return self._repeat_outcome(comparisons)
-        if not self.comparator.failing(comparisons):
-            return self._outcome(name, "holds", comparisons)
-        return self._failed_outcome(name, comparisons, before)
+            return told(nothing, "absent", note="prompts this short have no such case")
+        tried, failed = Tried(name, invariance, comparisons, reader), comparator.failing(comparisons)
+        if not failed and comparator.loud:
+            return told(tried, "unstable", note=HIDDEN.format(floor=comparator.equal.floor))
+        if not failed:
+            return told(tried, "holds")
+        if name in self.by_design:
+            gap = max(one.gap for one in failed)
+            words = {
+                "failed": len(failed),
+                "cases": len(comparisons),
+                "gap": gap,
+                "kind": kind_of(self.lossy),
+            }
+            return told(tried, "lossy", note=DESIGN.format(**words))
+        return self.failures.outcome(tried)
 
-    def _repeat_outcome(self, comparisons: list[Comparison]) -> Outcome:
-        """Equal calls that differ are no fault by themselves; they are the floor of all others."""
+    def _repeat(self) -> Outcome:
+        """Equal calls that differ by chance are the floor of all others; by what was asked before, a fault."""
+        equal, told = self.comparator.equal, self.failures.told
+        gaps = [Comparison(case, gap) for case, gap in zip(equal.cases, equal.gaps, strict=True)]
+        tried = Tried("repeat", INVARIANCES["repeat"], gaps, self.comparator.plain)
+        if equal.state:
+            bad = [one for one in gaps if one.gap > min(self.comparator.tolerance, FAR)]
+            least = min(bad, key=lambda one: len(one.case.prompt))
+            smallest = Reproduction(prompt_ids=least.case.prompt, gap=least.gap)
+            return told(tried, "fault", bad, smallest=smallest, note=equal.state)
         if not self.comparator.loud:
-            return self._outcome("repeat", "holds", comparisons)
-        note = (
-            f"equal calls differ by up to {self.comparator.floor:.1e}, and what is smaller cannot be judged"
-        )
-        return self._outcome("repeat", "unstable", comparisons, note=note)
-
-    def _failed_outcome(
-        self, name: str, comparisons: list[Comparison], before: dict[str, Outcome]
-    ) -> Outcome:
-        """What stands behind failures: ties, a simpler invariance, chance, or a fault of this one."""
-        invariance, comparator = INVARIANCES[name], self.comparator
-        reader, failing = comparator.plain, comparator.failing(comparisons)
-        if comparator.chooses(invariance, failing):
-            reader = comparator.settled
-            with comparator.mode(reader):
-                comparisons = [comparator.compared(invariance, one.case, reader) for one in comparisons]
-            if not comparator.failing(comparisons):
-                return self._tied(name, comparisons, failing)
-            failing = comparator.failing(comparisons)
-        with comparator.mode(reader):
-            some = comparator.some(failing)
-            meanings = [comparator.stands(invariance, one.case, reader) for one in some]
-            own = [one.case for one, meaning in zip(some, meanings, strict=True) if meaning == "stands"]
-            if not own:
-                return self._excused(name, comparisons, meanings)
-            base = before.get(invariance.base or "")
-            if invariance.loose and base is not None and base.state in ("fault", "inherits"):
-                note = f"it builds on {base.says}, which is at fault"
-                return self._outcome(name, "inherits", comparisons, note=note)
-            if not comparator.confirmed(invariance, own, reader):
-                return self._outcome(name, "unstable", comparisons, note=GONE)
-            longest = max(own, key=lambda case: len(case.prompt))
-            comparisons += [
-                comparator.compared(invariance, case, reader)
-                for case in invariance.refine(self.plan, longest)
-            ]
-            return self._fault_outcome(name, comparisons, own, reader, before)
-
-    def _excused(self, name: str, comparisons: list[Comparison], meanings: Sequence[Meaning]) -> Outcome:
-        """Failures of which none stands."""
-        if "inherits" in meanings:
-            note = f"as {INVARIANCES[INVARIANCES[name].base or name].says} does"
-            return self._outcome(name, "inherits", comparisons, note=note)
-        if "ties" in meanings:
-            return self._outcome(name, "ties", comparisons, note=FLIPPED)
-        return self._outcome(name, "unstable", comparisons, note=GONE)
-
-    def _fault_outcome(
-        self,
-        name: str,
-        comparisons: list[Comparison],
-        own: list[PromptCase],
-        reader: CachedReader,
-        before: dict[str, Outcome],
-    ) -> Outcome:
-        facts = [(one.case.coordinates(), one.gap > self.comparator.tolerance) for one in comparisons]
-        pattern = fold(facts, self.plan.strides)
-        if not self._could_only_be_the_engine(pattern, before):
-            return self._outcome(name, "ties", comparisons, note=BLIND)
-        shortest = min(own, key=lambda case: len(case.prompt))
-        least = self._shrunk(INVARIANCES[name], shortest, reader, pattern.stride if pattern else None)
-        shown = self.comparator.compared(INVARIANCES[name], least, reader)
-        smallest = Reproduction(
-            prompt_ids=least.prompt,
-            cut=least.cut or None,
-            other_ids=least.other if least.pads is None else (),
-            pads=least.pads,
-            gap=shown.gap if np.isfinite(shown.gap) else None,
-            raised=shown.raised,
-        )
-        return self._outcome(name, "fault", comparisons, pattern=pattern, smallest=smallest)
-
-    def _could_only_be_the_engine(self, pattern: Pattern | None, before: dict[str, Outcome]) -> bool:
-        """Whether equal scores are ruled out: they are seen, or absent, or silent elsewhere, or would need a pattern.
-
-        Where scores cannot be seen, two things speak against them: they would also move what a longer prompt
-        or a prefill of the engine's own words says, and they do not follow a residue.
-        """
-        if self.comparator.sees_scores or self.comparator.engine.selects is False:
-            return True
-        quiet = [before[name].state for name in CLEAN if name in before]
-        if "holds" in quiet and set(quiet) <= {"holds", "hidden", "absent"}:
-            return True
-        return pattern is not None and math.comb(pattern.failed + pattern.passed, pattern.failed) >= UNLIKELY
-
-    def _shrunk(
-        self, invariance: Invariance, case: PromptCase, reader: CachedReader, stride: int | None
-    ) -> PromptCase:
-        """The case with as few tokens as still fail."""
-        least = shrunk(case, stride, lambda smaller: self.comparator.fails(invariance, smaller, reader))
-        return least if self.comparator.stands(invariance, least, reader) == "stands" else case
-
-    def _tied(self, name: str, comparisons: list[Comparison], failing: list[Comparison]) -> Outcome:
-        note = (
-            f"{len(failing)} of {len(comparisons)} cases differ, by up to {max(one.gap for one in failing):.1e}, "
-            "through choices among equal scores; with these settled in one order nothing differs"
-        )
-        return self._outcome(name, "ties", comparisons, failed=len(failing), note=note)
-
-    def _outcome(
-        self,
-        name: str,
-        state: State,
-        comparisons: Sequence[Comparison] = (),
-        failed: int | None = None,
-        **more: object,
-    ) -> Outcome:
-        bad = self.comparator.failing(comparisons) if name != "repeat" else []
-        return Outcome(
-            feature=name,
-            says=INVARIANCES[name].says,
-            state=state,
-            cases=len(comparisons),
-            failed=len(bad) if failed is None else failed,
-            raised=min((one.raised for one in comparisons if one.raised), default=""),
-            largest_gap=max((one.gap for one in comparisons if np.isfinite(one.gap)), default=None),
-            lengths=tuple(sorted({len(one.case.prompt) for one in bad})),
-            **more,
-        )
+            return told(tried, "holds", [])
+        note = f"equal calls differ by up to {equal.floor:.1e}, and what is smaller cannot be judged"
+        return told(tried, "unstable", [], note=note)
 
 
 def check(
@@ -206,28 +129,23 @@ def check(
     top = min(engine.longest - 2 * given.new - TAIL, given.longest or reach)
     rng = np.random.default_rng([given.seed, *b"check"])
     plan = PromptPlan(tuple(sorted(set(strides))), top, engine.ids, rng, sweep=given.sweep, cases=given.cases)
-    comparator = Comparator(engine, plan, given.new)
-    suite = _Suite(comparator)
     names = _named(given.features)
     report("floor", 0, len(names))
-    comparator.measure_floor()
-    outcomes: dict[str, Outcome] = {}
-    for done, name in enumerate(names):
-        report(name, done, len(names))
-        outcomes[name] = suite.outcome(name, outcomes)
-    report("done", len(names), len(names))
-    decision, sentence = decide(tuple(outcomes.values()), effect)
+    comparator = Comparator(engine, plan, given.new)
+    rows = _Suite(comparator, given.lossy).outcomes(names, report)
+    decision, sentence = decide(rows, effect)
     return Verdict(
         facts=engine.facts(),
         strides=plan.strides,
         seed=given.seed,
-        floor=comparator.floor,
+        floor=max(comparator.equal.gaps),
         rounding=comparator.rounding,
+        spread=comparator.spread,
         tolerance=comparator.tolerance,
         equal_scores=engine.equal_scores,
         decision=decision,
         sentence=sentence,
-        rows=tuple(outcomes.values()),
+        rows=rows,
         effect=effect,
     )
 

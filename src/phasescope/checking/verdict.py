@@ -9,7 +9,7 @@ from ..records import SCHEMA, Record
 from ..statistics.effect import Effect as Effect
 from .fold import Pattern
 
-State = Literal["holds", "fault", "inherits", "ties", "unstable", "absent", "hidden"]
+State = Literal["holds", "fault", "inherits", "ties", "spread", "unstable", "lossy", "absent", "hidden"]
 Decision = Literal["engine fault", "model property", "neither", "not decidable with this access"]
 SHOWN = 8
 """Prompt lengths that a line names."""
@@ -19,7 +19,9 @@ WORDS: dict[State, str] = {
     "fault": "engine fault",
     "inherits": "fails with another",
     "ties": "undecided: ties",
+    "spread": "undecided: few rows",
     "unstable": "undecided: not reproducible",
+    "lossy": "differs by design",
     "absent": "not offered",
     "hidden": "not decidable",
 }
@@ -47,7 +49,10 @@ class Reproduction(Record):
         ids = f" ({' '.join(map(str, self.prompt_ids))})" if tokens <= 12 else ""
         cut = "" if self.cut is None else f", cut after {self.cut}"
         pads = "" if self.pads is None else f", with {self.pads} left pads"
-        other = f", {len(self.other_ids)} other tokens there" if self.other_ids and cut else ""
+        count = len(self.other_ids)
+        other = f", {count} other tokens there" if cut else f", before {count} more in the longer one"
+        if not self.other_ids or self.pads is not None:
+            other = ""
         return f"{tokens} tokens{ids}{cut}{other}{pads}"
 
 
@@ -82,7 +87,7 @@ class Outcome(Record):
 
     def words(self) -> str:
         """What was found, in a line."""
-        if self.state in ("absent", "hidden", "ties", "unstable"):
+        if self.state in ("absent", "hidden", "ties", "spread", "unstable", "lossy"):
             return self.note
         if self.state == "inherits":
             return f"{self.failed} of {self.cases} cases differ; {self.note}"
@@ -92,7 +97,7 @@ class Outcome(Record):
         sizes = [f"by up to {gap}"] if gap else []
         sizes += [f"raising {self.raised}"] if self.raised else []
         least = f"; smallest prompt {self.smallest.words()}" if self.smallest else ""
-        return f"fails {self._where()}, {' or '.join(sizes)}{least}"
+        return f"fails {self._where()}, {' or '.join(sizes)}{least}{self.note and f'; {self.note}'}"
 
     def _where(self) -> str:
         if self.pattern:
@@ -114,6 +119,7 @@ class Verdict(Record):
         seed: of every draw.
         floor: the largest difference between two equal calls.
         rounding: what a rounding error in every layer changes, where that can be tried.
+        spread: what reading the same in another shape changes, where batches can be asked.
         tolerance: differences up to here are none.
         equal_scores: choices among equal scores that were seen.
         decision: the verdict over all rows.
@@ -128,6 +134,7 @@ class Verdict(Record):
     seed: int
     floor: float
     rounding: float | None
+    spread: float | None = None
     tolerance: float
     equal_scores: int
     decision: Decision
@@ -161,7 +168,7 @@ def decide(rows: tuple[Outcome, ...], effect: Effect | None) -> tuple[Decision, 
     """
     faults = [row for row in rows if row.state == "fault"]
     # A failure that is shared with a way which was not checked, or passed, has found no culprit.
-    open_ = [row for row in rows if row.state in ("hidden", "ties", "unstable", "inherits")]
+    open_ = [row for row in rows if row.state in ("hidden", "ties", "spread", "unstable", "inherits")]
     if faults:
         return "engine fault", _fault_words(faults, effect)
     held = sum(row.state == "holds" for row in rows)
@@ -169,7 +176,10 @@ def decide(rows: tuple[Outcome, ...], effect: Effect | None) -> tuple[Decision, 
     if effect is not None and effect.state == "flat" and not open_:
         return "neither", f"neither: {kept}, and {effect.sentence}."
     if open_:
-        what = "; ".join(f"{row.feature}: {row.note}" for row in open_)
+        notes = {
+            note: [row.feature for row in open_ if row.note == note] for note in (row.note for row in open_)
+        }
+        what = "; ".join(f"{', '.join(features)}: {note}" for note, features in notes.items())
         found = "" if effect is None else f"; {effect.sentence}"
         return (
             "not decidable with this access",

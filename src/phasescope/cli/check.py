@@ -64,6 +64,7 @@ def _show(verdict: Verdict) -> None:
         table.add_row(row.feature, WORDS[row.state], row.words())
     Console(highlight=False, markup=False).print(table)
     rounding = "" if verdict.rounding is None else f", rounding in every layer {verdict.rounding:.1e}"
+    rounding += f", other shapes {verdict.spread:.1e}" if verdict.spread else ""
     console.print(
         f"strides {', '.join(map(str, verdict.strides)) or 'none'}; tolerance {verdict.tolerance:.1e} of a "
         f"log-probability (equal calls {verdict.floor:.1e}{rounding}); seed {verdict.seed}"
