@@ -130,13 +130,15 @@ def _interval(
     sign_BC = rng.choice((-1.0, 1.0), (RESAMPLES, clusters))
     weights_BKC = [sign_BC[:, None, :] * half_KC[: HALVINGS // 2] for half_KC in halves]
     # Half the clusters' mean curve under random signs, and the same of a curve that is 1 in every cluster.
-    scatter = [(weight_BKC @ own_CS, weight_BKC.sum(axis=-1, keepdims=True)) for weight_BKC in weights_BKC]
+    scatter = [
+        (weight_BKC @ own_CS + mean, weight_BKC.sum(axis=-1, keepdims=True)) for weight_BKC in weights_BKC
+    ]
     bound_2G, flat = np.empty((2, len(size_G))), None
     for g, size in enumerate(size_G):
-        one_BKS, other_BKS = (
-            mean + own_BKS + (size + net_BK1 * (seen - size)) * shape_S for own_BKS, net_BK1 in scatter
-        )
-        drawn_B = side * (_halved(one_BKS, other_BKS, picks)[0] - level)
+        drawn_BKS = [(size + net_BK1 * (seen - size)) * shape_S for _, net_BK1 in scatter]
+        for one_BKS, (own_BKS, _) in zip(drawn_BKS, scatter, strict=True):
+            one_BKS += own_BKS
+        drawn_B = side * (_halved(drawn_BKS[0], drawn_BKS[1], picks)[0] - level)
         sd, usual = max(float(drawn_B.std()), 1e-12), float(drawn_B.mean())
         flat = usual if flat is None else flat
         below, above = _reach((drawn_B - usual) / sd, (usual - flat) / sd)
