@@ -9,7 +9,8 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as FastTokenizer
 
 from phasescope.errors import BrokenRecordError, UsageError
-from phasescope.text.tokens import TEMPLATE_DAY, Tokenizer
+from phasescope.text.template import DAY
+from phasescope.text.tokens import Tokenizer
 
 WORDS = made_words(40)
 
@@ -167,7 +168,7 @@ def test_content_ids_are_kept_or_refused(made):
 def test_templates_see_what_they_see_elsewhere(made):
     """No tools, a fixed day, JSON as it is, the block that marks the model's words, thoughts where asked."""
     assert template(made, "{{ tools is none }}{{ documents is none }}").render([]) == "TrueTrue"
-    assert template(made, "{{ strftime_now('%Y') }}").render([]) == str(TEMPLATE_DAY.year)
+    assert template(made, "{{ strftime_now('%Y') }}").render([]) == str(DAY.year)
     assert template(made, "{{ ['ü', '<'] | tojson }}").render([]) == '["ü", "<"]'
     assert template(made, "a{% generation %}b{% endgeneration %}c").render([]) == "abc"
     thoughts = template(made, "{{ enable_thinking is defined and enable_thinking is false }}")

@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import BrokenRecordError, UsageError, plain
 from ..files import read_json
 from .safetensors import Weights
+from .trust import refuse_untrusted
 
 MOST_BYTES = 16 * 2**20
 """Of a config.json: real ones have a few thousand."""
@@ -30,12 +31,14 @@ to the model's own class."""
 LAYER = re.compile(r"(?:^|\.)(?:layers|layer|blocks|block|h)\.(\d{1,6})\.")
 
 
-def load_config(folder: Path, *, weights: bool = False) -> dict[str, Any]:
+def load_config(folder: Path, *, weights: bool = False, trusted: bool = False) -> dict[str, Any]:
     """The config of a checkpoint's folder, with its sizes within what a model can have.
 
     Args:
         folder: the checkpoint.
-        weights: compare it with the headers of its weights as well; see `refuse_unheld`.
+        weights: for who loads them: compare it with their headers, and refuse what may not be read or run; see
+            `refuse_unheld` and `refuse_untrusted`.
+        trusted: code that the checkpoint names may run.
 
     Raises:
         UsageError: if there is none, a size is out of range, or its weights hold less than it claims.
@@ -49,6 +52,7 @@ def load_config(folder: Path, *, weights: bool = False) -> dict[str, Any]:
         raise BrokenRecordError(f"{path} holds no model's settings; copy it again")
     check_sizes(config, str(path))
     if weights:
+        refuse_untrusted(folder, config, trusted=trusted)
         refuse_unheld(config, folder)
     return config
 

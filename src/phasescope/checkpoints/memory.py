@@ -56,7 +56,7 @@ def folder_memory(folder: Path, *, dtype: str, longest: int, max_tokens: int, ro
     tensors = [(tensor.dtype, math.prod(tensor.shape)) for tensor in Weights(folder).every()]
     if not tensors:
         return UNKNOWN
-    config = load_config(folder, weights=True)
+    config = load_config(folder, weights=True, trusted=True)  # nothing is run
     loaded = DTYPES.get(dtype)
     weights = sum(
         numel * (loaded if loaded is not None and kind in FLOATS else BYTES.get(kind, 1))

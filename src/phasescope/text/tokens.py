@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import json
 import re
@@ -14,21 +13,16 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from jinja2 import Template, TemplateError, nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2 import Template
 from tokenizers import Encoding
 from tokenizers import Tokenizer as FastTokenizer
 
 from ..errors import BrokenRecordError, UsageError, first_line, is_failure
 from ..files import read_json
 from .synthetic import RetrievalVocabulary
+from .template import compiled, rendered
 
 WORDS = (64, 256, 256)  # fillers, keys and values of a vocabulary made from a tokenizer
-TEMPLATE_DAY = datetime.date(2025, 1, 1)
-"""The day that a chat template gets as today's, so that the same run has the same tokens tomorrow."""
-
 TRIED = "a b, 1 \N{LATIN SMALL LETTER U WITH DIAERESIS}"
 """A text that every tokenizer is tried on, as damaged ones break at their first text only."""
 HALF = re.compile("[\ud800-\udfff]")
@@ -251,14 +245,14 @@ class Tokenizer:
         if thinking is not None:
             given |= {"enable_thinking": thinking, "thinking": thinking}
         try:
-            return str(self._compiled.render(messages=messages, add_generation_prompt=True, **given))
+            return rendered(self._compiled, messages=messages, add_generation_prompt=True, **given)
         except Exception as error:  # a template is a program, and fails in any way that a program can
             raise UsageError(f"the chat template of {self.name} fails: {first_line(error)}") from None
 
     @cached_property
     def _compiled(self) -> Template:
         """The template, compiled once: that takes longer than to render a message."""
-        return _environment().from_string(self.template or "")
+        return compiled(self.template or "")
 
     def words(self, *, capital: bool = False) -> Iterator[tuple[int, str]]:
         """Tokens that are a blank and a word of two letters or more, and survive inside a text, by id.
@@ -364,31 +358,3 @@ def _special(settings: dict[str, Any]) -> dict[str, str]:
         if isinstance(text, str):
             special[name] = text
     return special
-
-
-class _Generation(Extension):
-    """The block `{% generation %}`, which marks the model's own words for training and prints them as they are."""
-
-    tags = {"generation"}  # noqa: RUF012 (declared by jinja as it is)
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        """Take the block's content for the block."""
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-def _environment() -> ImmutableSandboxedEnvironment:
-    """What chat templates expect of jinja, with no reach outside of the template."""
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
-    )
-
-    def refuse(message: str) -> None:
-        raise TemplateError(message)
-
-    environment.globals["raise_exception"] = refuse
-    environment.globals["strftime_now"] = TEMPLATE_DAY.strftime
-    environment.filters["tojson"] = lambda value, **options: json.dumps(
-        value, **{"ensure_ascii": False, **options}
-    )
-    return environment

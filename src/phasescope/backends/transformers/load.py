@@ -56,7 +56,8 @@ def load_model(
     _check_device(device)
     if not any(folder.glob("*.safetensors")):
         raise UsageError(f"{folder} holds no *.safetensors; give a folder that save_pretrained wrote")
-    load_config(folder, weights=True)  # what it claims is allocated before anybody looks at it
+    # What it claims is allocated, and what it names is read and run, before anybody looks at it.
+    load_config(folder, weights=True, trusted=trust_remote_code)
     placed: Any = device_map if device_map is not None else None if device == "cpu" else {"": device}
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
