@@ -12,6 +12,7 @@ from ..reporting.audit_page import write_audit
 from ..verbs.audit import audit as audited
 from .options import options_from
 from .progress import bar
+from .terminal import say
 
 EXAMPLES = {
     "audit": (
@@ -39,4 +40,4 @@ def audit(
             report=lambda done, total: progress.update(task, completed=done, total=total),
             **dict(settings),
         )
-    print(write_audit(found, out))
+    say(write_audit(found, out))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from rich.console import Console
 from rich.table import Table
 
 from ..catalog import BACKENDS, COMPRESSORS, ENGINES, PROTOCOLS
 from ..checkpoints import smollm2, zoo
 from ..checkpoints.card import Recall
+from .terminal import Terminal
 
 
 def list_names() -> None:
     """List the zoo's models, compressors, protocols, backends and engines."""
-    console = Console(soft_wrap=True)
+    console = Terminal(soft_wrap=True)
     table = Table(title="zoo: accuracy and phase SD in points, by protocol", title_justify="left")
     for column in ("model", "grid", "KV heads", "pairs", "prefix", "in_sequence"):
         table.add_column(column)

@@ -6,7 +6,6 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from .. import verbs
@@ -19,6 +18,7 @@ from .extras import prepare_models
 from .options import options_from
 from .progress import bar
 from .server import quiet_retries
+from .terminal import Terminal, say_json
 
 EXAMPLES = {
     "check": (
@@ -48,21 +48,21 @@ def check(
             report=lambda what, done, total: progress.update(task, completed=done, total=total, note=what),
             **dict(settings),
         )
-    print(dump_json(verdict.model_dump(mode="json")), end="") if as_json else _show(verdict)
+    say_json(dump_json(verdict.model_dump(mode="json"))) if as_json else _show(verdict)
     if verdict.faults:
         sys.exit(1)
 
 
 def _show(verdict: Verdict) -> None:
     """The verdict first, then a row per invariance, then by what it was judged."""
-    console = Console(soft_wrap=True, highlight=False, markup=False)
+    console = Terminal(soft_wrap=True)
     console.print(verdict.sentence)
     table = Table()
     for column in ("feature", "verdict", "what was found"):
         table.add_column(column, overflow="fold")
     for row in verdict.rows:
         table.add_row(row.feature, WORDS[row.state], row.words())
-    Console(highlight=False, markup=False).print(table)
+    Terminal().print(table)
     rounding = "" if verdict.rounding is None else f", rounding in every layer {verdict.rounding:.1e}"
     rounding += f", other shapes {verdict.spread:.1e}" if verdict.spread else ""
     console.print(

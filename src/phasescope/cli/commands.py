@@ -7,13 +7,13 @@ from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
 from .. import __version__
 from ..errors import PhasescopeError, hide_passwords, remedy
 from . import CLOSED_PIPE, WORDS
 from .interrupt import INTERRUPTED, message
+from .terminal import Terminal, say
 
 BUG = 70
 """As sysexits names it; 1 would accuse an engine, in `check`."""
@@ -112,7 +112,7 @@ app = typer.Typer(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        print(f"phasescope {__version__}")
+        say(f"phasescope {__version__}")
         raise typer.Exit
 
 
@@ -135,9 +135,9 @@ def called(arguments: list[str]) -> Any:
 
 def perform(arguments: list[str]) -> int:
     """Parse and run; every error is one line on the error stream and an exit code."""
-    console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    console = Terminal(stderr=True, soft_wrap=True)
 
-    def say(text: str) -> None:
+    def fail(text: str) -> None:
         console.print(f"phasescope: {hide_passwords(text)}")
 
     try:
@@ -150,29 +150,29 @@ def perform(arguments: list[str]) -> int:
         return CLOSED_PIPE if broken else end.code if isinstance(end.code, int) else 0
     except typer.TyperException as error:
         # The box that typer draws is several lines; a mistake is one line here.
-        say(f"{_mistake(error)}; see --help")
+        fail(f"{_mistake(error)}; see --help")
         return 2
     except PhasescopeError as error:
-        say(str(error))
+        fail(str(error))
         return 2
     except (KeyboardInterrupt, typer.Abort):
         console.print(message(arguments))
         return INTERRUPTED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        say(f"{where}{error.strerror or error}; {remedy(error)}")
+        fail(f"{where}{error.strerror or error}; {remedy(error)}")
         return 2
     except Exception as error:
         if os.environ.get("PHASESCOPE_DEBUG"):
             raise
         if _out_of_memory(error):
-            say(
+            fail(
                 "this machine has too little memory for what was asked; take a smaller model, fewer rows "
                 "or shorter contexts"
             )
             return 2
         said = " ".join(f"{type(error).__name__}: {error}".split())
-        say(f"{said}; this is a bug, PHASESCOPE_DEBUG=1 shows where it happened")
+        fail(f"{said}; this is a bug, PHASESCOPE_DEBUG=1 shows where it happened")
         return BUG
 
 

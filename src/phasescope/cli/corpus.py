@@ -12,6 +12,7 @@ from ..text.corpus import build
 from ..text.documents import dataset_documents, read_documents, text_files
 from ..text.tokens import Tokenizer
 from .progress import bar
+from .terminal import say
 
 
 def corpus(
@@ -81,7 +82,7 @@ def corpus(
             ),
         )
     facts = made.facts
-    print(
+    say(
         f"{out}: {facts.tokens['train']:,} tokens in {facts.documents['train']:,} documents; held out "
         f"{facts.tokens['held_out']:,} in {facts.documents['held_out']:,}; vocabulary {facts.vocabulary:,}"
         + (f"; {len(skipped):,} files skipped, which are not valid UTF-8" if skipped else "")

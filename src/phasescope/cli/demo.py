@@ -11,6 +11,7 @@ from .. import verbs
 from ..reporting import build_report
 from .extras import prepare_models
 from .progress import shown
+from .terminal import say
 
 
 def demo(
@@ -29,5 +30,5 @@ def demo(
         verbs.demo(out, seed=seed, report=report)
     with shown("conditions analysed") as report:
         found = build_report([out], progress=report)
-    print(found.text)
-    print(f"report: {found.page.resolve()}")
+    say(found.text)
+    say(f"report: {found.page.resolve()}")

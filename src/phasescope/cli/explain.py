@@ -12,6 +12,7 @@ from ..reporting.explain_page import explain_page, explain_summary
 from .extras import prepare_models
 from .options import options_from
 from .progress import shown
+from .terminal import say
 
 EXAMPLES = {"explain": ("runs/first", "runs/first --condition w8s8-1kv --branch entries")}
 
@@ -33,9 +34,9 @@ def explain(
     from ..explaining.explanation import Explanation  # needs torch
 
     prepared = Explanation(run, settings, out)
-    print(f"{prepared.condition}: {prepared.cost().words()}")
+    say(f"{prepared.condition}: {prepared.cost().words()}")
     with shown("trials") as report:
         prepared.run(report)
     page = explain_page(prepared.path)
-    print(explain_summary(prepared.path))
-    print(f"explanation: {page}")
+    say(explain_summary(prepared.path))
+    say(f"explanation: {page}")

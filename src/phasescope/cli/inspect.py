@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from ..checkpoints.grids import (
@@ -27,6 +26,7 @@ from ..checkpoints.grids import (
 )
 from ..errors import UsageError
 from ..files import dump_json
+from .terminal import Terminal, say, say_json
 
 SHOWN_WEIGHTS = 16
 MOST_BARS = 16
@@ -52,13 +52,13 @@ def inspect(
     if sum((path is not None, engine is not None, table)) != 1:
         raise UsageError("give a checkpoint, or --technique NAME, or --families: one of the three")
     if table:
-        print("\n".join(family_rows()))
+        say("\n".join(family_rows()))
         return
     target = technique(engine).target if engine is not None else read_target(str(path))
     prior, lacking = ((), "") if engine is not None else _prior(target)
     if as_json:
         described = {**target.describe(), "prior": [one.describe() for one in prior]}
-        print(dump_json(described | ({"prior_lacks": lacking} if lacking else {})), end="")
+        say_json(dump_json(described | ({"prior_lacks": lacking} if lacking else {})))
         return
     _show(target, prior, lacking)
 
@@ -84,42 +84,42 @@ def _prior(target: Target) -> tuple[Sequence[Prior], str]:
 
 
 def _show(target: Target, prior: Sequence[Prior], lacking: str) -> None:
-    out = Console(highlight=False, markup=False, emoji=False)
+    out = Terminal()
     if not out.is_terminal:
         out.width = max(out.width, PIPED_WIDTH)
 
-    def say(text: str, style: str = "") -> None:
-        out.print(_plain(text), style=style, soft_wrap=True)
+    def tell(text: str, style: str = "") -> None:
+        out.print(text, style=style, soft_wrap=True)
 
-    say(target.verdict, "bold")
+    tell(target.verdict, "bold")
     known = f", read as {target.family}" if target.family not in ("", target.model_type) else ""
-    say(f"model type {target.model_type}{known}; {target.source}")
+    tell(f"model type {target.model_type}{known}; {target.source}")
     if target.folds:
         out.print(_layers(target))
         for hole in target.holes:
-            say(f"unread tokens in layers {ranges(hole.layers)}: {hole.why}", "bold")
+            tell(f"unread tokens in layers {ranges(hole.layers)}: {hole.why}", "bold")
         if not target.holes:
-            say(
+            tell(
                 "no unread tokens: in every layer with a grid all tokens can be read, uncompressed or through an entry"
             )
     if prior:
         for mean, count in overall(prior):
-            say(_weights(mean, count))
-        say(
+            tell(_weights(mean, count))
+        tell(
             "these weights say how a gate shares a window out before it reads, not what the model recalls: measure that"
         )
         if max(one.channel_spread for one in prior) >= FLAT:
             out.print(_weights_table(prior[:SHOWN_WEIGHTS]))
         if len(prior) > SHOWN_WEIGHTS:
-            say(f"{len(prior) - SHOWN_WEIGHTS} further rows: --json has them all")
+            tell(f"{len(prior) - SHOWN_WEIGHTS} further rows: --json has them all")
     elif lacking:
-        say(lacking)
+        tell(lacking)
     for note in target.notes:
-        say(f"- {note}")
+        tell(f"- {note}")
     if target.status == "unknown":
-        say("fields that sound like a grid:" if target.suspicious else "no field sounds like a grid")
+        tell("fields that sound like a grid:" if target.suspicious else "no field sounds like a grid")
         for field in target.suspicious:
-            say(f"  {field}")
+            tell(f"  {field}")
 
 
 def _table(title: str, columns: str) -> Table:
@@ -132,7 +132,7 @@ def _layers(target: Target) -> Table:
         f"{count} layer{'s' * (count != 1)}", "layers|kind|windows|what the grid does|counted from|reach"
     )
     for layer, numbers in alike(target.layers):
-        first = [ranges(numbers), _plain(layer.kind)]
+        first = [ranges(numbers), layer.kind]
         for fold in layer.folds or (None,):
             table.add_row(*first, *(_cells(fold) if fold is not None else ("–", "no grid", "–", "–")))
             first = ["", ""]
@@ -211,8 +211,3 @@ def _summary(target: Target) -> list[str]:
         each(_reach),
         each(lambda fold: _yes(fold.tail)),
     ]
-
-
-def _plain(text: str) -> str:
-    """Without control characters, which a config could carry into a terminal."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -9,6 +9,7 @@ import typer
 
 from ..verbs.measure import conditions_of
 from .asking import Asking, with_asking
+from .terminal import say
 
 EXAMPLES = {
     "measure": (
@@ -76,4 +77,4 @@ def measure(
         chat=chat or None,
     )
     if asking.go(conditions, out, seed):
-        print(f"wrote {out}; next: phasescope report {out}")
+        say(f"wrote {out}; next: phasescope report {out}")

@@ -12,6 +12,7 @@ from ..mitigations.trial import MitigateSettings
 from .extras import prepare_models
 from .options import options_from
 from .progress import shown
+from .terminal import say
 
 EXAMPLES = {"mitigate": ("runs/first", "runs/first --condition w8s8-1kv --contexts 96")}
 
@@ -29,6 +30,6 @@ def mitigate(
     prepare_models(threads)
     with shown("trials") as report:
         result = verbs.mitigate(run, out=out, report=report, **dict(settings))
-    print("\n".join(result.lines()))
+    say("\n".join(result.lines()))
     if result.outcomes:
-        print(f"wrote {(out or run / 'mitigate') / 'mitigation.json'}")
+        say(f"wrote {(out or run / 'mitigate') / 'mitigation.json'}")

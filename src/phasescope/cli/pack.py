@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from ..files import write_atomic
@@ -16,6 +15,7 @@ from ..mitigations.files import PackSettings, pack_file, read_prompt
 from ..mitigations.text import warn as warned
 from ..text.tokens import Tokenizer
 from .options import options_from
+from .terminal import Terminal, say
 
 ProfileOption = Annotated[Path, typer.Option(help="profile.json, or the run folder where `report` wrote it.")]
 ConditionOption = Annotated[str | None, typer.Option(help="Whose profile, where the file has several.")]
@@ -37,7 +37,7 @@ def pack(
     done = pack_file(records, out, settings, chosen, Tokenizer.load(tokenizer))
     if prompt is not None:
         write_atomic(prompt, done.message)
-    print(_summary(done.packed, out))
+    say(_summary(done.packed, out))
 
 
 def warn(
@@ -57,12 +57,12 @@ def warn(
     """Say which marked facts of a prompt stand on weak phases, and how many pads would move them."""
     chosen, loaded = read_profile(profile, condition), Tokenizer.load(tokenizer)
     facts = warned(read_prompt(prompt, loaded, chat=chat), mark, chosen, loaded)
-    Console(highlight=False, markup=False, soft_wrap=True).print(_table(facts))
+    Terminal(soft_wrap=True).print(_table(facts))
     weak = [fact for fact in facts if not fact.strong]
     if not chosen.sensitive:
-        print(f"{chosen.condition} shows no phase effect: no phase is weaker than another")
+        say(f"{chosen.condition} shows no phase effect: no phase is weaker than another")
     else:
-        print(
+        say(
             f"{len(weak)} of {len(facts)} facts on weak phases (stride {chosen.stride}, profile of {chosen.condition})"
         )
 

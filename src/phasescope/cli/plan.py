@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE
-from rich.console import Console
 from rich.table import Table
 
 from ..files import dump_json, write_atomic
@@ -17,6 +16,7 @@ from ..running.runner import Condition
 from ..statistics.power import Guess
 from ..wording import size_words, time_words
 from .progress import bar
+from .terminal import Terminal, say
 
 PANEL = "Plan"
 PlanOption = Annotated[
@@ -73,13 +73,13 @@ def show_plan(
             report=lambda doing: progress.update(task, description=doing),
         )
         progress.update(task, description="planned", completed=1, total=1)
-    console = Console(highlight=False)
-    Console(highlight=False, width=max(console.width, 100)).print(_table(plan))
+    console = Terminal()
+    Terminal(width=max(console.width, 100)).print(_table(plan))
     for line in _lines(plan):
-        print(line)
+        say(line)
     if json is not None:
         write_atomic(json, dump_json(plan.as_json()))
-        print(f"wrote {json}")
+        say(f"wrote {json}")
     return plan
 
 

@@ -13,6 +13,7 @@ from ..backends.openai.client import Client, key_from
 from ..backends.openai.probe import probe as ask
 from ..text.tokens import Tokenizer
 from .server import KeyVariable, PerMinute, Timeout, Tries, limits, quiet_retries
+from .terminal import say
 
 
 def probe(
@@ -36,4 +37,4 @@ def probe(
             return await ask(client, model, own)
 
     for ability, answer in asyncio.run(found()).lines():
-        print(f"{ability:<32} {answer}")
+        say(f"{ability:<32} {answer}")

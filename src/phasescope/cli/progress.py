@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -14,6 +13,8 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+
+from .terminal import Terminal
 
 
 def bar() -> Progress:
@@ -26,7 +27,7 @@ def bar() -> Progress:
         TextColumn("left"),
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
-        console=Console(stderr=True),
+        console=Terminal(stderr=True),
         transient=True,  # no bar is left above what a command has to say
     )
 

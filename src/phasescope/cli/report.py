@@ -9,6 +9,7 @@ import typer
 
 from ..reporting import build_report
 from .progress import bar
+from .terminal import say
 
 EXAMPLES = {"report": ("runs/first", "runs/first runs/second -o runs/both")}
 
@@ -33,5 +34,5 @@ def report(
             reading=lambda done, total: progress.update(reading, completed=done, total=total),
             progress=lambda done, total: progress.update(analysing, completed=done, total=total),
         )
-    print(found.text)
-    print(f"report: {found.page}")
+    say(found.text)
+    say(f"report: {found.page}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from ..text.scorers import Scorer
 from ..verbs.sweep import sweep_conditions
 from .asking import Asking, Runs, with_asking
 from .progress import shown
+from .terminal import say, warn
 
 FAMILIES = ["line", "spaces", "comment", "blank", "sentence"]
 
@@ -94,12 +94,12 @@ def sweep(
     conditions = sweep_conditions(
         asking.answerers(model or [], control or []),
         read,
-        announce=lambda line: print(line, file=sys.stderr),
+        announce=warn,
         **settings,
     )
     if not asking.go(conditions, out, 0) or out is None:  # nothing is drawn, so any seed will do
         return
     with shown("conditions") as progress:
         found = build_report([out], seed=seed, draws=draws, progress=progress)
-    print(found.text)
-    print(f"report: {found.page}")
+    say(found.text)
+    say(f"report: {found.page}")

@@ -14,6 +14,7 @@ from ..training import RetrievalTask, Text, Training
 from .extras import prepare_models
 from .options import command_line, options_from, settings_options, spoken
 from .progress import bar
+from .terminal import say
 
 EXAMPLES = {
     "train": (
@@ -113,7 +114,7 @@ def train(
         **chosen,
     )
     if plan:
-        print("\n".join(verbs.cost(settings, processes=processes, accelerator=accelerator, tracker=tracker)))
+        say("\n".join(verbs.cost(settings, processes=processes, accelerator=accelerator, tracker=tracker)))
         return
     if accelerator is not None or processes > 1:
         raise UsageError("--accelerator and --processes are for --plan; a run takes what `torchrun` gives it")
@@ -138,7 +139,7 @@ def train(
             ),
         )
     if card is not None:
-        print("\n".join(_summary(out, card) or [f"wrote {out}"]))
+        say("\n".join(_summary(out, card) or [f"wrote {out}"]))
 
 
 def _compression(given: Mapping[str, Any], settings: list[str] | None) -> dict[str, Any]:
