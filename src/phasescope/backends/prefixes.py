@@ -65,3 +65,13 @@ def contexts(trials: Sequence[Trial], *, share: bool = True) -> Iterator[Context
         # Copies, because views would keep all prompts of the context in memory.
         prefix_T, suffix_BT = ids_BT[0, :shared].copy(), ids_BT[:, shared:].copy()
         yield Context(indices, prefix_T, suffix_BT, answer_tokens, new_tokens)
+
+
+def in_order(trials: Sequence[Trial], *, layouts: bool) -> list[list[int]]:
+    """What one worker asks in order: one trial, or a layout with all its questions where its prefix stays cached."""
+    if not layouts:
+        return [[index] for index in range(len(trials))]
+    units: dict[tuple[str, int], list[int]] = {}
+    for index, trial in enumerate(trials):
+        units.setdefault((trial.cluster, trial.layout), []).append(index)
+    return list(units.values())

@@ -34,6 +34,8 @@ from ..conftest import QUICK, small_tokenizer
 CURVE = (0.9, 0.9, 0.7, 0.3)
 SMALL = PrefixPadding(pairs=6, contexts=2, residues=8, questions=3)
 BATCH = 24
+FRONTS, AGAIN = 3, 3
+"""Requests before a run's first batch, and behind each, that find out what a server does not read or mixes up."""
 
 LLAMA = Offers(logprobs="records", top=0, caches="cache_prompt")
 VLLM = Offers(top=20, named=128, prompt_logprobs=True, echoes=True)
@@ -105,13 +107,19 @@ def test_replies_do_not_depend_on_how_many_requests_are_under_way(
     assert server.under_way > 1 or concurrency == 1
 
 
-FAULTS: list[Kind] = list(get_args(Kind))
+LIES = ("swapped answers", "end alone read")  # of whole servers; they have tests of their own
+FAULTS: list[Kind] = [kind for kind in get_args(Kind) if kind not in LIES]
 DEFECTS = {
     "missing log-probabilities": "log-probabilities missing",
     "wrong token count": "position drifted: more tokens read than planned",
     "two choices": "more than one choice where one was asked for",
     "answer to another request": "the answer to another request",
     "silently truncated prompt": "position drifted: fewer tokens read than planned",
+    "impossible ids": "log-probabilities missing",
+    "ids left out": "an answer whose text has no tokens",
+    "impossible log-probability": "log-probabilities missing",
+    "impossible count": "count of prompt tokens missing",
+    "content filter": "an answer cut short (content_filter)",
 }
 HASTY = QUICK.model_copy(update={"timeout": 1.5})
 TIMED = ("time-out", "slow drip", "answer without end")
@@ -194,6 +202,35 @@ def test_faults_from_the_first_request_on_mislead_no_measurement(
     no_wrong(list(read_log(path)) if path.exists() else [], reference)
 
 
+@pytest.mark.parametrize("offers", [LLAMA, replace(LLAMA, top=20), replace(VLLM, echoes=False), VLLM])
+@pytest.mark.parametrize("concurrency", [2, 3, 8])
+def test_swapped_answers_are_no_observations(
+    tmp_path: Path, offers: Offers, concurrency: int, reference: dict[str, Observation]
+) -> None:
+    """Each answer is delivered once, to another request: told by numbers of log-probabilities, echoes, or a sample."""
+    with served(offers) as server:
+        asking = backend(server, limits=QUICK.model_copy(update={"concurrency": concurrency}))
+        server.fault = Fault(kind="swapped answers", share=1.0, times=None)
+        run([Condition("a", asking, SMALL)], tmp_path, seed=5)
+    for line in read_log(tmp_path / "observations.jsonl"):
+        assert isinstance(line, Observation)  # asked one at a time, every trial has its own answer
+        wanted = reference[line.trial]
+        assert line == wanted.model_copy(update={"candidate_score": line.candidate_score})
+
+
+@pytest.mark.parametrize("offers", [LLAMA, replace(LLAMA, top=20), replace(VLLM, echoes=False)])
+def test_a_server_that_reads_the_end_alone_is_refused_whatever_it_counts(
+    tmp_path: Path, offers: Offers
+) -> None:
+    """Its log-probabilities do not change with the front of the prompt; nothing is written."""
+    with served(offers) as server:
+        asking = backend(server)
+        server.fault = Fault(kind="end alone read", share=1.0, times=None)
+        with pytest.raises(UsageError, match="does not read the front of its prompts"):
+            run([Condition("a", asking, SMALL)], tmp_path, seed=5)
+    assert not (tmp_path / "observations.jsonl").exists()
+
+
 def test_batches_that_were_finished_before_the_server_failed_stay(
     tmp_path: Path, reference: dict[str, Observation]
 ) -> None:
@@ -214,7 +251,7 @@ def test_batches_that_were_finished_before_the_server_failed_stay(
         again = backend(server)
         server.asked.clear()
         run([Condition("a", again, SMALL)], tmp_path, seed=5)
-    assert len(server.asked) == BATCH
+    assert len(server.asked) == BATCH + FRONTS + AGAIN
     assert (tmp_path / "observations.jsonl").read_bytes().startswith(first)
     assert list(read_log(tmp_path / "observations.jsonl")) == list(reference.values())
 
@@ -225,12 +262,12 @@ def test_a_server_that_drops_everything_stops_before_the_money_is_spent(tmp_path
     with served() as server:
         asking = backend(server)
         server.asked.clear()
-        server.fault = Fault(kind="silently truncated prompt", share=1.0, times=None)
+        server.fault = Fault(kind="wrong token count", share=1.0, times=None)
         with pytest.raises(
             UsageError, match=r"none of the 72 trials of a could be observed: position drifted"
         ):
             run([Condition("a", asking, protocol)], tmp_path, seed=5)
-        assert len(server.asked) == 72
+        assert len(server.asked) == 72 + FRONTS
     assert not (tmp_path / "observations.jsonl").exists()
 
 
@@ -372,7 +409,7 @@ def test_a_whole_vocabulary_is_asked_for_only_if_the_answer_is_not_among_the_lik
         (reply,) = asking.answer([trial(tuple(range(40, 60)), (20,))])
     assert isinstance(reply, Reply)
     assert reply.answer_logprob == RARE
-    assert [body["logprobs"] for _, body in server.asked] == [1000, small.size]
+    assert [body["logprobs"] for _, body in server.asked[FRONTS:]] == [1001, small.size]
 
 
 class Forgetful(FakeServer):
@@ -381,7 +418,7 @@ class Forgetful(FakeServer):
     def answer(self, path: str, body: Any, fault: Any) -> Any:
         cut = (
             "silently truncated prompt"
-            if body.get("logprobs", 0) > 1000 and len(body["prompt"]) < 64
+            if body.get("logprobs", 0) > 1100 and len(body["prompt"]) < 64
             else fault
         )
         return super().answer(path, body, cut)
@@ -455,8 +492,9 @@ def test_the_prefix_cache_is_off_by_default_and_kept_warm_on_demand(lever: Any) 
             server.asked.clear()
             asking.answer(trials)
             tokens[warm] = asking.tokens
-            assert sum(lever in body for _, body in server.asked) == (0 if warm else len(trials))
-    assert tokens[False] == read
+            asked = len(trials) + FRONTS + AGAIN
+            assert sum(lever in body for _, body in server.asked) == (0 if warm else asked)
+    assert read < tokens[False] <= read + AGAIN * max(len(trial.prompt_ids) for trial in trials)
     assert tokens[True] < read / 2
 
 

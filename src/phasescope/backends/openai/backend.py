@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,9 +18,19 @@ from ...grid import WindowGrid
 from ...records import NoReply, Reply, Trial
 from ...text.synthetic import RetrievalVocabulary
 from ...text.tokens import Tokenizer
+from ..prefixes import in_order
 from .capabilities import Capabilities, Endpoint
 from .client import DEFECTS, Client, Limits, UnusableError, key_from, run
 from .completions import Completions
+from .doubts import (
+    mixed_up,
+    refuse_other_ids,
+    refuse_short_sight,
+    tagged,
+    untagged,
+    untagged_most,
+    warn_of_mixing,
+)
 from .forms import Form, Forms
 from .lookup import Lookup
 from .mismatched import ANOTHER, MismatchedResponses
@@ -102,6 +112,8 @@ class OpenAIBackend:
         self._mismatched = MismatchedResponses(self.client.names)
         self._completions = Completions(self.client, self.capabilities)
         self._tokenized: dict[tuple[str, int], asyncio.Future[bool]] = {}
+        self._alone = False
+        self._reads_front = False
         self.forms = Forms(
             host=self.client.host,
             capabilities=self.capabilities,
@@ -131,7 +143,7 @@ class OpenAIBackend:
             "server": self.capabilities.describe(),
             "tokenizer": own and {"name": own.name, "digest": own.digest},
             "asked": {form: self.forms.verified_by(form) for form in self.forms.taken},
-            "prefix_cache": self._cache_state(),
+            "prefix_cache": self.capabilities.cache_state(warm=self.prefix_cache),
             "top_logprobs": self._top,
         }
 
@@ -154,10 +166,13 @@ class OpenAIBackend:
         Answers go astray between requests that are under way together, and those that are asked again are few.
         """
         replies: dict[int, Reply | NoReply] = {}
-        units = self._units(trials)
+        units = whole = in_order(trials, layouts=self.prefix_cache)
         self._mismatched.clear()
         self._tokenized.clear()
         async with self.client:
+            if not self._reads_front:
+                await refuse_short_sight(self.client.host, trials, self._position)
+                self._reads_front = True
             for _ in range(DEFECTS):
                 await self._work(trials, units, replies)
                 doubtful = [
@@ -166,8 +181,27 @@ class OpenAIBackend:
                     if reply == NoReply(ANOTHER) or self._mismatched.doubtful(trials[index])
                 ]
                 units = [[index] for index in doubtful]
+            together = min(self.client.limits.concurrency, len(trials)) > 1 and not self._alone
+            if together and (doubtful or await mixed_up(trials, replies, self._reply)):
+                warn_of_mixing(self.client.host)
+                self._alone = True
+                await self._work(trials, [[index] for index in doubtful] or whole, replies)
+                doubtful = [index for index in doubtful if replies[index] == NoReply(ANOTHER)]
         replies |= dict.fromkeys(doubtful, NoReply(ANOTHER))
         return [replies[index] for index in range(len(trials))]
+
+    async def _position(self, trial: Trial) -> Position | None:
+        """The first token behind a prompt that need not be a trial of the run."""
+        form = self.forms.of(trial)
+        endpoint = self.forms.endpoint(form)
+        if not self._tells_logprobs(endpoint) or endpoint.echoes:
+            return None
+        fields = endpoint.logprob_fields(self._wanted(endpoint, trial)) | self._extras(endpoint)
+        try:
+            answer = await self._completions.ask(endpoint, self.forms.prompt(form, trial), 1, fields=fields)
+        except UnusableError:
+            return None
+        return answer.positions[0] if answer.positions else None
 
     async def _work(
         self, trials: Sequence[Trial], units: Sequence[list[int]], replies: dict[int, Reply | NoReply]
@@ -175,37 +209,28 @@ class OpenAIBackend:
         """Workers take one unit after the other, and ask its trials in order."""
         waiting = deque(units)
 
-        async def work() -> None:
+        async def work(worker: int) -> None:
             while waiting:
                 for index in waiting.popleft():
-                    self._mismatched.begin(trials[index])
-                    replies[index] = await self._reply(trials[index])
+                    replies[index] = await self._reply(trials[index], worker)
 
+        most = 1 if self._alone else self.client.limits.concurrency
         try:
             async with asyncio.TaskGroup() as workers:
-                for _ in range(min(self.client.limits.concurrency, len(units))):
-                    workers.create_task(work())
+                for worker in range(min(most, len(units))):
+                    workers.create_task(work(worker))
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
 
-    def _units(self, trials: Sequence[Trial]) -> list[list[int]]:
-        """What one worker asks in order: a layout with all its questions where its prefix stays cached."""
-        if not self.prefix_cache:
-            return [[index] for index in range(len(trials))]
-        units: dict[tuple[str, int], list[int]] = {}
-        for index, trial in enumerate(trials):
-            units.setdefault((trial.cluster, trial.layout), []).append(index)
-        return list(units.values())
-
-    async def _reply(self, trial: Trial) -> Reply | NoReply:
+    async def _reply(self, trial: Trial, worker: int = 0) -> Reply | NoReply:
         """Ask one trial; a defect of its own is a reason, a failure of the server an error."""
+        self._mismatched.begin(trial)
         form = self.forms.of(trial)
         if not self.forms.survives(form, trial):
             return NoReply("the prompt's text gives other tokens")
         endpoint = self.forms.endpoint(form)
         try:
-            fields = self._logprob_fields(endpoint, trial)
-            answer = await self._asked(endpoint, form, trial, trial.new_tokens, fields)
+            answer = await self._first(endpoint, form, trial, worker)
             drift = await self._drift(form, trial, answer)
             if drift is not None:
                 return NoReply(f"position drifted: {drift}")
@@ -213,23 +238,47 @@ class OpenAIBackend:
         except UnusableError as error:
             return NoReply(str(error))
         return Reply(
-            ids=self._ids(answer, trial),
+            ids=answer.continuation(self.tokenizer)[: trial.new_tokens],
             prompt_tokens=len(trial.prompt_ids),
             answer_logprob=logprob,
             candidate_logprobs=candidates,
             text=answer.text,
         )
 
+    async def _first(self, endpoint: Endpoint, form: Form, trial: Trial, worker: int) -> Answer:
+        """The answer to a trial, by a request that differs from the others under way where that can be seen."""
+        wanted = self._wanted(endpoint, trial)
+        fields = self._logprob_fields(endpoint, trial)
+        plain = not fields or "logprob_token_ids" in fields
+        asked = wanted if plain else tagged(endpoint, wanted, worker)
+        if asked != wanted:
+            fields = endpoint.logprob_fields(asked)
+        answer = await self._asked(
+            endpoint, form, trial, trial.new_tokens, fields, lambda a: untagged(a, asked, wanted)
+        )
+        return untagged(answer, asked, wanted)
+
     async def _asked(
-        self, endpoint: Endpoint, form: Form, trial: Trial, tokens: int, fields: dict[str, Any]
+        self,
+        endpoint: Endpoint,
+        form: Form,
+        trial: Trial,
+        tokens: int,
+        fields: dict[str, Any],
+        see: Callable[[Answer], object] = lambda answer: None,
     ) -> Answer:
-        """Send one trial, until the answer can be used."""
+        """Send one trial, until the answer can be used; `see` may find that it cannot."""
+
+        def refuse(answer: Answer) -> None:
+            self._refuse_unusable(endpoint, form, trial, answer, bool(fields))
+            see(answer)
+
         answer = await self._completions.ask(
             endpoint,
             self.forms.prompt(form, trial),
             tokens,
             fields=fields | self._extras(endpoint),
-            refuse=lambda answer: self._refuse_unusable(endpoint, form, trial, answer, bool(fields)),
+            refuse=refuse,
         )
         read = len(trial.prompt_ids) if answer.prompt_tokens is None else answer.prompt_tokens
         self.tokens += max(0, read - (answer.cached_tokens or 0))
@@ -245,6 +294,8 @@ class OpenAIBackend:
     ) -> None:
         """Raise `UnusableError` for an answer that lacks what this server's answers have."""
         self._mismatched.refuse(endpoint, trial, answer)
+        if form == "ids":
+            refuse_other_ids(trial.prompt_ids, answer)
         if logprobs and not answer.positions and answer.text:
             raise UnusableError("log-probabilities missing")
         if self.tokenizer and max(answer.ids or (), default=0) >= self.tokenizer.size:
@@ -341,17 +392,4 @@ class OpenAIBackend:
         """How many log-probabilities to ask for at first: few for each of many tokens."""
         if self._top is not None:
             return self._most(endpoint)
-        return min(WIDE if trial.new_tokens == 1 else FEW, endpoint.top)
-
-    def _ids(self, answer: Answer, trial: Trial) -> tuple[int, ...]:
-        """The tokens of the continuation: told, or else those that its text is encoded to."""
-        if answer.ids is not None:
-            return answer.ids[: trial.new_tokens]
-        return tuple(self.tokenizer.encode(answer.text))[: trial.new_tokens] if self.tokenizer else ()
-
-    def _cache_state(self) -> str:
-        if self.prefix_cache:
-            return "kept warm"
-        if self.capabilities.uncached:
-            return f"off by {self.capabilities.uncached}"
-        return "not controlled"
+        return min(WIDE if trial.new_tokens == 1 else FEW, untagged_most(endpoint))

@@ -28,6 +28,7 @@ class Endpoint:
         named: tokens whose log-probabilities can be asked for by id, at most.
         forced: how the log-probabilities of the prompt's own tokens are had: `echo`, `prompt_logprobs`, or not.
         unique: whether answers have ids of their own.
+        exact: whether an answer has exactly as many log-probabilities per token as were asked for.
     """
 
     kind: Kind
@@ -44,6 +45,7 @@ class Endpoint:
     named: int = 0
     forced: Forced | None = None
     unique: bool = False
+    exact: bool = False
 
     @property
     def path(self) -> str:
@@ -88,7 +90,17 @@ class Capabilities:
     def describe(self) -> dict[str, Any]:
         """JSON values, without what a restarted server may have otherwise."""
         passing = ("model", "context", "caches")
-        return {name: value for name, value in asdict(self).items() if name not in passing}
+        found = {name: value for name, value in asdict(self).items() if name not in passing}
+        for kind in ("completions", "chat"):
+            if found[kind] is not None:
+                del found[kind]["exact"]  # answers do not depend on it
+        return found
+
+    def cache_state(self, *, warm: bool) -> str:
+        """What is done about the server's prefix cache."""
+        if warm:
+            return "kept warm"
+        return f"off by {self.uncached}" if self.uncached else "not controlled"
 
     def lines(self) -> list[tuple[str, str]]:
         """What a terminal prints: ability and answer."""

@@ -258,8 +258,18 @@ class _Asker:
             if first is None:
                 break
             by_id = isinstance(first.key, int)
-            return replace(endpoint, logprobs=True, by_id=by_id, top=min(top, len(first.top)))
+            found = replace(endpoint, logprobs=True, by_id=by_id, top=min(top, len(first.top)))
+            return replace(found, exact=by_id and await self._exact(found))
         return endpoint
+
+    async def _exact(self, endpoint: Endpoint) -> bool:
+        """Whether two numbers of log-probabilities that are asked for are the numbers that come."""
+        for top in (2, 3):
+            fields = endpoint.logprob_fields(top)
+            first = await self._see(endpoint, _first_position, **fields)
+            if endpoint.top < top or first is None or len(first.top) != top:
+                return False
+        return True
 
     async def _named(self, endpoint: Endpoint) -> int:
         """How many tokens' log-probabilities can be asked for by id; unlikely ones show that it is meant."""

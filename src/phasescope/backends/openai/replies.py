@@ -26,13 +26,23 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from ...records import Record
+from ...text.tokens import Tokenizer
 from .client import UnusableError
 
 Key = int | str
 """What names a token in an answer: its id where the server gives it, else its text."""
 
 MOST = 2**31 - 1
-"""No token id and no count of tokens is larger."""
+"""No count of tokens is larger."""
+
+MOST_ID = 2**24 - 1
+"""No vocabulary has a larger id."""
+
+LEAST = -1e5
+"""Nats; no model gives a token less, and what a server puts for "never" is above it."""
+
+CUT = frozenset({"content_filter", "error", "abort", "aborted", "cancelled"})
+"""Reasons to finish of answers that are not the model's own."""
 
 LONGEST_TEXT = 2**20
 """Characters of an answer beyond which it is refused."""
@@ -49,9 +59,9 @@ def _or_none(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
 
 
 OR_NONE = WrapValidator(_or_none)
-TokenId = Annotated[int, Field(strict=True, ge=0, le=MOST)]
-Logprob = Annotated[float, Field(strict=True, le=ROUNDED_UP, allow_inf_nan=False)]
-Count = Annotated[TokenId | None, OR_NONE]
+TokenId = Annotated[int, Field(strict=True, ge=0, le=MOST_ID)]
+Logprob = Annotated[float, Field(strict=True, ge=LEAST, le=ROUNDED_UP, allow_inf_nan=False)]
+Count = Annotated[Annotated[int, Field(strict=True, ge=0, le=MOST)] | None, OR_NONE]
 Ids = Annotated[tuple[TokenId, ...] | None, OR_NONE]
 Name = Annotated[str, Field(strict=True, max_length=1000)]
 
@@ -104,7 +114,7 @@ class Ranked(TypedDict):
     logprob: Logprob
 
 
-PromptLogprobs = Annotated[list[dict[Annotated[int, Field(ge=0, le=MOST)], Ranked] | None] | None, OR_NONE]
+PromptLogprobs = Annotated[list[dict[Annotated[int, Field(ge=0, le=MOST_ID)], Ranked] | None] | None, OR_NONE]
 
 
 class Choice(Wire):
@@ -116,13 +126,16 @@ class Choice(Wire):
     token_ids: Ids = None
     prompt_token_ids: Ids = None
     prompt_logprobs: PromptLogprobs = None
+    finish_reason: Annotated[Name | None, OR_NONE] = None
 
     def said(self) -> str:
         """The text; empty for a model that only reasoned, or refused.
 
         Raises:
-            UnusableError: if there is none that could be kept.
+            UnusableError: if there is none that could be kept, or it is not the model's own.
         """
+        if self.finish_reason in CUT:
+            raise UnusableError(f"an answer cut short ({self.finish_reason})")
         text = self.text if self.message is None else self.message.get("content") or ""
         if not isinstance(text, str):
             raise UnusableError("an answer without text")
@@ -221,6 +234,12 @@ class Answer:
     prompt_ids: tuple[int, ...] | None
     positions: tuple[Position, ...] | None
 
+    def continuation(self, tokenizer: Tokenizer | None) -> tuple[int, ...]:
+        """The tokens of the continuation: told, or else those that its text is encoded to."""
+        if self.ids is not None:
+            return self.ids
+        return tuple(tokenizer.encode(self.text)) if tokenizer else ()
+
 
 def read_answer(reply: Any) -> Answer:
     """Read the reply to a completion or chat request.
@@ -234,6 +253,8 @@ def read_answer(reply: Any) -> Answer:
     if ids is None and positions:
         keys = tuple(position.key for position in positions if isinstance(position.key, int))
         ids = keys if len(keys) == len(positions) else None
+    if ids == () and choice.said():
+        raise UnusableError("an answer whose text has no tokens")
     return Answer(
         name=str(found.id or ""),
         text=choice.said(),

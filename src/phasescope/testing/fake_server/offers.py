@@ -19,6 +19,13 @@ Kind = Literal[
     "two choices",
     "answer to another request",
     "silently truncated prompt",
+    "swapped answers",
+    "end alone read",
+    "impossible ids",
+    "ids left out",
+    "impossible log-probability",
+    "impossible count",
+    "content filter",
 ]
 
 

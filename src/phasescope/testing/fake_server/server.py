@@ -20,6 +20,8 @@ from .offers import Fault, Kind, Offers
 
 Script = Callable[[int], tuple[int, dict[str, str], bytes]]
 KEPT_PREFIXES = 8
+END = 20
+"""Tokens that a server reads which reads the end of its prompts alone."""
 FIELDS = {"model", "prompt", "messages", "max_tokens", "temperature", "seed", "logprobs", "top_logprobs"}
 """What a strict server knows."""
 
@@ -56,6 +58,7 @@ class FakeServer:
         self._befallen: Counter[str] = Counter()
         self._prefixes: deque[tuple[Any, tuple[int, ...]]] = deque(maxlen=KEPT_PREFIXES)
         self._last: Json = {}
+        self._waiting: dict[str, Any] | None = None
         self._numbers = itertools.count()
         self._now = 0
         handler = type("Handler", (_Handler,), {"fake": self})
@@ -137,6 +140,10 @@ class FakeServer:
         top, most = top_of(body), self.offers.top
         if self.offers.logprobs and most and (top or 0) > most:
             return 400, {"error": {"message": f"logprobs {top} is greater than max allowed {most}"}}
+        if fault == "swapped answers":
+            with self._lock:
+                answered = self._whole(ids, body, fault)
+            return 200, self._swapped(answered)
         with self._lock:
             answered = self._whole(ids, body, fault)
             if fault == "answer to another request" and self._last:
@@ -144,13 +151,31 @@ class FakeServer:
             self._last = answered
         return 200, answered
 
+    def _swapped(self, own: Json) -> Json:
+        """The answer of another request that is under way, which gets this one; its own where there is none."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, None
+            if waiting is None:
+                mine: dict[str, Any] = {"met": threading.Event(), "answer": own, "other": own}
+                self._waiting = mine
+            else:
+                waiting["other"] = own
+                waiting["met"].set()
+                return dict(waiting["answer"])
+        mine["met"].wait(0.1)
+        with self._lock:
+            if self._waiting is mine:
+                self._waiting = None
+        return dict(mine["other"])
+
     def _whole(self, ids: tuple[int, ...], body: Json, fault: Kind | None) -> Json:
         """The whole answer: text, log-probabilities, usage and echoes."""
-        steps, read = [], list(ids)
+        steps, read = [], list(ids[-END:] if fault == "end alone read" else ids)
+        begun = len(read)
         for _ in range(body.get("max_tokens", 16)):
             steps.append(self.model.next_token(read))
             read.append(max(steps[-1], key=lambda token: steps[-1][token]))
-        generated = read[len(ids) :]
+        generated = read[begun:]
         cached = self._cached(ids, body)
         text = self.dialect.decode(generated)
         choice: Json = {"index": 0, "finish_reason": "length"}
@@ -163,10 +188,11 @@ class FakeServer:
             choice["prompt_logprobs"] = self._prompt_logprobs(ids, body["prompt_logprobs"])
         if self.offers.echoes and body.get("return_token_ids"):
             choice |= {"token_ids": generated, "prompt_token_ids": list(ids)}
+        _spoil(choice, fault)
         answer: Json = {"id": f"cmpl-{next(self._numbers)}", "object": "text_completion"}
         answer["choices"] = [choice, choice] if fault == "two choices" else [choice]
         if self.offers.counts:
-            count = len(ids) + (fault == "wrong token count")
+            count = 10**30 if fault == "impossible count" else len(ids) + (fault == "wrong token count")
             answer["usage"] = {"prompt_tokens": count, "completion_tokens": len(generated)}
             if self.offers.caches:
                 answer["usage"]["prompt_tokens_details"] = {"cached_tokens": cached}
@@ -297,6 +323,24 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
         self.wfile.flush()
+
+
+def _spoil(choice: Json, fault: Kind | None) -> None:
+    """Put into an answer what cannot be."""
+    logprobs = choice.get("logprobs") or {}
+    match fault:
+        case "impossible ids":
+            choice["token_ids"] = [-5, 10**9]
+            for record in logprobs.get("content", []):
+                record["id"] = 10**9
+        case "ids left out":
+            choice["token_ids"] = []
+        case "impossible log-probability":
+            for record in logprobs.get("content", []):
+                record["logprob"] = -1e308
+            logprobs |= {"token_logprobs": [-1e308]} if "token_logprobs" in logprobs else {}
+        case "content filter":
+            choice["finish_reason"] = "content_filter"
 
 
 def _common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
