@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .runs import read_run as read_run
     from .verbs.audit import audit as audit
     from .verbs.check import check as check
+    from .verbs.compare import compare as compare
     from .verbs.explain import explain as explain
     from .verbs.inspect import inspect as inspect
     from .verbs.measure import measure as measure
@@ -53,6 +54,16 @@ __getattr__, __dir__ = lazily(
     | {"train": ".verbs.train:train_anew"}
     | {
         name: f".verbs.{name}"
-        for name in ("audit", "check", "explain", "inspect", "measure", "mitigate", "report", "sweep")
+        for name in (
+            "audit",
+            "check",
+            "compare",
+            "explain",
+            "inspect",
+            "measure",
+            "mitigate",
+            "report",
+            "sweep",
+        )
     },
 )

@@ -40,6 +40,7 @@ COMMANDS = {
     "measure": Command("measure", "Ask models every question at every residue; log the answers.", "Measure"),
     "sweep": Command("sweep", "Ask your own prompts with 0, 1, 2, … pad tokens put in.", "Measure"),
     "report": Command("report", "Analyse runs, and write a page and data; needs no torch.", "Measure"),
+    "compare": Command("compare", "Hold runs against a baseline, trial by trial; a gate for CI.", "Measure"),
     "check": Command("check", "Is it the engine? Feed the same tokens in every way it offers.", "Explain"),
     "explain": Command(
         "explain", "Say which heads serve which phases, and which phases no head serves.", "Explain"
