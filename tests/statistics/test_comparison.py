@@ -51,6 +51,7 @@ def test_a_bad_phase_is_a_change_of_the_curve(tmp_path):
     assert found.spread_after.low > 0.05
 
 
+@pytest.mark.slow
 def test_no_change_is_seen_as_one_in_one_of_twenty(tmp_path):
     """Of 40 pairs of runs that differ by their noise alone, at most six for either test."""
     folders = [planted(tmp_path / str(seed), CURVE, seed) for seed in range(80)]
