@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..settings import Text, Training
-from . import paper, small
+from . import packed, paper, small
 
 RECIPES: dict[str, Callable[[Text | None], dict[str, Training]]] = {
     "small": small.rows,
+    "packed": packed.rows,
     "paper": paper.rows,
 }
