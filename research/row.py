@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 LOOKS = 20
 KEPT = {
-    "accuracy": ("mean_accuracy", "worst_residue", "phase_sd", "split_half_gap", "period", "phase_rate"),
+    "accuracy": (
+        *("mean_accuracy", "worst_residue", "phase_sd", "split_half_gap", "period", "phase_rate"),
+        *("inside_gap", "boundary_loss"),
+    ),
     "logprob": ("phase_sd", "period"),  # where every answer is right, only this can still show a phase
 }
 
@@ -72,11 +75,17 @@ def run_row(
         "minutes": carded.card["minutes"],
         "pairs": done.pairs,
         "held_out": carded.card.get("text", {}).get("nats_per_token"),
-        "curve": [_short(json.loads(line)) for line in (out / "curve.jsonl").read_text().splitlines()],
+        "curve": [_short(json.loads(line)) for line in _looks(out)],
         **{protocol: _kept(findings) for protocol, findings in carded.findings.items()},
     }
     write_atomic(keep, dump_json(summary))
     return summary
+
+
+def _looks(out: Path) -> list[str]:
+    """The looks on the way; none in a run of `phasescope train` that took none."""
+    path = out / "curve.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
 
 
 def _kept(findings: list[Finding]) -> list[dict[str, Any]]:

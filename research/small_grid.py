@@ -28,15 +28,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--recipe", default="small", choices=sorted(RECIPES))
-    parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument("--corpus", type=Path, help="text of the mixture; recipes of records alone have none")
     parser.add_argument("--rows", nargs="+", required=True, help="ROW:SEED,SEED …")
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--keep", type=Path, default=Path("results"))
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    corpus = Corpus.open(given.corpus)
-    rows = RECIPES[given.recipe](Text(corpus=corpus.facts.digest, vocabulary=corpus.facts.vocabulary))
+    corpus = None if given.corpus is None else Corpus.open(given.corpus)
+    text = None if corpus is None else Text(corpus=corpus.facts.digest, vocabulary=corpus.facts.vocabulary)
+    rows = RECIPES[given.recipe](text)
     started, kept = time.time(), 0
     for row, seed in wanted(given.rows, rows):
         name = f"{row}-{seed}"
@@ -47,7 +48,8 @@ def main() -> None:
             corpus,
             given.runs / given.recipe / name,
             given.keep / given.recipe / f"{name}.json",
-            command=f"python -m research.small_grid --corpus runs/corpus --rows {row}:{seed}",
+            command=f"python -m research.small_grid --recipe {given.recipe}"
+            f"{'' if corpus is None else ' --corpus runs/corpus'} --rows {row}:{seed}",
             report=said,
         )
         kept += 1

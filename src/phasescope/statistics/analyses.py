@@ -177,7 +177,7 @@ def _findings(condition: Condition, conditions: Sequence[Condition], seed: int, 
     generator = np.random.default_rng([seed, *condition.name.encode()])
     if condition.protocol == SWEEP:
         return [_marked(f, condition) for f in _sweep_findings(condition, generator, draws)]
-    findings = _at_fold(condition, condition.fold, generator, draws)
+    findings = findings_at(condition, condition.fold, generator, draws)
     findings.append(
         find_missing(
             condition.observations,
@@ -191,11 +191,14 @@ def _findings(condition: Condition, conditions: Sequence[Condition], seed: int, 
     controlled = {other.fold for other in conditions if other.control_among(conditions) is condition}
     for fold in sorted(controlled - {condition.fold}):
         # Only the rates are kept, which need no permutations.
-        findings += [f for f in _at_fold(condition, fold, generator, 2) if f.name == "phase_rate"]
+        findings += [f for f in findings_at(condition, fold, generator, 2) if f.name == "phase_rate"]
     return [_marked(finding, condition) for finding in findings]
 
 
-def _at_fold(condition: Condition, fold: int, rng: np.random.Generator, draws: int) -> list[Finding]:
+def findings_at(
+    condition: Condition, fold: int, rng: np.random.Generator, draws: int = 2000
+) -> list[Finding]:
+    """What is found of one condition at one fold, not corrected over others; see `analyse`."""
     try:
         return analyse(
             condition.observations,

@@ -14,7 +14,7 @@ from ..errors import BrokenRecordError
 from ..files import dump_json, read_record, write_atomic
 from ..records import Finding
 from ..running.runner import Report
-from ..statistics import analyse
+from ..statistics.analyses import findings_at
 from ..statistics.conditions import read_conditions
 from ..text.corpus import Corpus
 from .measure import DEMO_CONTEXTS, DEMO_PROTOCOLS, DEMO_SEED, measure
@@ -124,12 +124,7 @@ def _recalled(folder: Path, device: str, report: Report) -> dict[str, list[Findi
     )
     conditions, _ = read_conditions([folder / "phase"])
     return {
-        condition.protocol: analyse(
-            condition.observations,
-            stride=condition.stride,
-            fold=condition.fold,
-            rng=np.random.default_rng(DEMO_SEED),
-        )
+        condition.protocol: findings_at(condition, condition.fold, np.random.default_rng(DEMO_SEED))
         for condition in conditions
     }
 
