@@ -14,6 +14,7 @@ from phasescope import PhasescopeError, UsageError
 from phasescope.backends.transformers.backend import TransformersBackend
 from phasescope.backends.transformers.load import folder_vocabulary
 from phasescope.protocols import PrefixPadding
+from phasescope.reporting import build_report
 from phasescope.text.corpus import build
 from phasescope.text.tokens import Tokenizer
 from phasescope.training import RECIPES, RetrievalTask, Training, held_out_loss
@@ -106,6 +107,21 @@ def test_a_mixture_is_trained_and_its_card_tells_of_records_and_text(tmp_path, c
     assert Tokenizer.load(tmp_path / "run").digest == Tokenizer.load(corpus.folder).digest
     assert folder_vocabulary(tmp_path / "run") == settings.task.vocabulary
     assert (tmp_path / "run" / "curve.jsonl").exists()
+
+
+def test_what_a_card_finds_is_what_a_report_finds(tmp_path, monkeypatch):
+    """Of the same run: the phase that the boundary loses is none of the inside gap, in either."""
+    monkeypatch.setattr(sys.modules[write_card.__module__], "DEMO_CONTEXTS", 5)
+    settings = training_settings(Inputs(), compression=GRID, task={"keys": 8}, **SHAPE, **FEW)
+    train(settings, tmp_path, Inputs(), command="as given", measured=False)
+    carded = write_card(tmp_path, command="as given").findings
+    for one in build_report([tmp_path / "phase"]).analysis.conditions:
+        mine = {(f.name, f.outcome, f.residue): f for f in carded[one.condition.protocol]}
+        for finding in one.findings:
+            if finding.name in ("inside_gap", "boundary_loss", "phase_rate", "phase_sd"):
+                own = mine[finding.name, finding.outcome, finding.residue]
+                assert own.detail.get("boundary") == finding.detail.get("boundary")
+                assert own.value == pytest.approx(finding.value, abs=0.05)
 
 
 def test_a_model_of_text_alone_has_a_card_without_recall(tmp_path, corpus):
