@@ -22,6 +22,7 @@ STARTS = {
     "sweep": ("sweep none.txt --model full-1kv --out x", 2, "none.txt"),
     "check": ("check w4s4-1kv --cases 4 --sweep 4 --longest 24 --threads 1 --feature crop", 0, "crop"),
     "report": ("report run --draws 50", 0, "report.html"),
+    "compare": ("compare run run --no-worse --draws 50", 0, "no change is seen"),
     "explain": ("explain nowhere", 2, "nowhere"),
     "audit": ("audit positions.jsonl --stride 4", 0, "visits 1 of 4 phases"),
     "mitigate": ("mitigate nowhere --out x", 2, "nowhere"),

@@ -6,11 +6,11 @@ import io
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from phasescope import WindowGrid
 from phasescope.backends import Planted
 from phasescope.cli import progress
+from phasescope.cli.terminal import Terminal
 from phasescope.protocols import PrefixPadding
 from phasescope.running.runner import Condition, run
 from tests.cli.in_process import phasescope
@@ -23,7 +23,8 @@ def test_a_report_shows_how_many_conditions_it_has_analysed(
     planted = Planted(grid=WindowGrid(4, 4), curve=(0.8,) * 4)
     run([Condition(n, planted, PrefixPadding(pairs=4, contexts=4, residues=8)) for n in "ab"], tmp_path, 0)
     screen = io.StringIO()
-    monkeypatch.setattr(progress, "Console", lambda **_: Console(file=screen, force_terminal=True, width=100))
+    shown = Terminal(file=screen, force_terminal=True, width=100)
+    monkeypatch.setattr(progress, "Terminal", lambda **_: shown)
     printed = phasescope("report", tmp_path, "--draws", "50")
     assert "conditions" in screen.getvalue()
     assert "2/2" in screen.getvalue()

@@ -137,7 +137,7 @@ class Judge:
                 if compare.apart(reference, base) and not compare.apart(base, reading):
                     return invariance.base
         ends = [case.prompt[: case.cut]] if case.cut else []
-        ends += [case.prompt] if side == "open" else []
+        ends += [case.prompt]  # even if a third reading agrees with it: that may read the prompt as it does
         trusted = not quick and self._steps_agree(case, reader)
         against = ONE_BY_ONE if trusted else INVARIANCES["prefill"]
         with suppress(NotOfferedError):  # the prompt in one piece is then taken for right
