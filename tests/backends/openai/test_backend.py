@@ -19,6 +19,7 @@ import pytest
 from phasescope import Observation, Reply, Trial, UsageError, WindowGrid
 from phasescope.backends import Planted
 from phasescope.backends.openai.backend import OpenAIBackend
+from phasescope.backends.openai.doubts import fronts
 from phasescope.errors import PhasescopeError, ServerError
 from phasescope.logs import read_log
 from phasescope.protocols import PrefixPadding
@@ -595,3 +596,18 @@ def test_a_run_says_as_json_what_its_server_can_do(tmp_path: Path) -> None:
         True,
     )
     assert described["asked"] == {"ids": "echoed ids"}
+
+
+def test_a_chat_is_given_another_front_inside_its_message() -> None:
+    """The template around it is the server's, so that a server of chats alone can be asked."""
+    ids = tuple(range(100, 140))
+    chat = Trial(ids, (5,), (), 20, "b", "c", 0, content=(10, 36))
+    first, *changed = fronts([chat])
+    assert first == chat
+    assert len({one.prompt_ids for one in (first, *changed)}) == 3
+    for one in changed:
+        assert one.content == (10, 36)
+        assert one.prompt_ids[:10] == ids[:10]
+        assert one.prompt_ids[28:] == ids[28:]
+        assert sorted(one.prompt_ids) == sorted(ids)
+    assert fronts([Trial(ids[:4], (5,), (), 0, "b", "c", 0)]) == []

@@ -151,13 +151,15 @@ def fronts(trials: Sequence[Trial]) -> list[Trial]:
     A server that reads the whole prompt answers them differently.
     """
     trial = min(trials, key=lambda one: (one.source_position, one.digest))
-    end = min(trial.source_position + 8, len(trial.prompt_ids) - 4)
-    if end < 4:
+    # Of a chat only the message can be changed: a server puts its own template around it.
+    begin, last = trial.content or (1, len(trial.prompt_ids) - 3)
+    end = min(trial.source_position + 8, last - 1)
+    if end - begin < 3:
         return []
-    front, rest = trial.prompt_ids[1:end], trial.prompt_ids[end:]
+    before, front, rest = trial.prompt_ids[:begin], trial.prompt_ids[begin:end], trial.prompt_ids[end:]
     third = len(front) // 3 + 1
     turned = (front[::-1], front[third:] + front[:third])
-    changed = [replace(trial, prompt_ids=(trial.prompt_ids[0], *ids, *rest), content=None) for ids in turned]
+    changed = [replace(trial, prompt_ids=(*before, *ids, *rest)) for ids in turned]
     return [trial, *changed] if all(one.prompt_ids != trial.prompt_ids for one in changed) else []
 
 
